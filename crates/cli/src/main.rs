@@ -1,0 +1,2 @@
+//! The sconce command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The bytes in ExecuTorch files: verified zero-copy views and writers

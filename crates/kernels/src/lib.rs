@@ -1,0 +1,1 @@
+//! Arithmetic on slices, instantiated per instruction set

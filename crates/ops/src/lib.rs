@@ -1,0 +1,1 @@
+//! The operators: rows of a table over the kernels

@@ -1,0 +1,1 @@
+//! Run ExecuTorch programs: modules, sessions and tensors
