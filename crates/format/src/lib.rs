@@ -1,1 +1,28 @@
-//! The bytes in ExecuTorch files: verified zero-copy views and writers
+//! The bytes in ExecuTorch files.
+//!
+//! | module | file |
+//! |---|---|
+//! | [`pte`] | `.pte`: a compiled program |
+//! | [`flatbuf`] | the FlatBuffers reader under all of them |
+//!
+//! Every kind is read the same way. `File::parse` checks the whole file once, structure and meaning, and gives a view;
+//! from then on accessors cannot fail. What is kept is plain numbers (`Header`) and the bytes themselves: a view over
+//! bytes that were checked before is rebuilt by `File::reopen` at no cost, so nothing needs to borrow itself. If the
+//! bytes changed in between, accessors give defaults; they never panic, loop or read outside.
+//!
+//! The readers need neither a heap nor an operating system. The feature `write` adds owned models of the same files and
+//! writers for them.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(any(test, feature = "write"))]
+extern crate std;
+
+mod error;
+#[macro_use]
+pub mod flatbuf;
+pub mod pte;
+mod scalar_type;
+
+pub use error::{Error, FileKind, Place, Rule};
+pub use scalar_type::ScalarType;
