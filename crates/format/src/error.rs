@@ -78,6 +78,8 @@ pub enum Place {
         /// Which instruction of the chain.
         instruction: u32,
     },
+    /// The test cases of one method in a bundle.
+    TestSuite(u32),
     /// A test case of a bundle.
     TestCase {
         /// Which suite.
@@ -100,6 +102,7 @@ impl fmt::Display for Place {
             Place::Instruction { method, chain, instruction } => {
                 write!(f, "method {method}, chain {chain}, instruction {instruction}")
             }
+            Place::TestSuite(suite) => write!(f, "test suite {suite}"),
             Place::TestCase { suite, case } => write!(f, "test suite {suite}, case {case}"),
         }
     }

@@ -3,6 +3,8 @@
 //! | module | file |
 //! |---|---|
 //! | [`pte`] | `.pte`: a compiled program |
+//! | [`ptd`] | `.ptd`: tensors that programs keep outside |
+//! | [`bpte`] | `.bpte`: a program bundled with test cases |
 //! | [`flatbuf`] | the FlatBuffers reader under all of them |
 //!
 //! Every kind is read the same way. `File::parse` checks the whole file once, structure and meaning, and gives a view;
@@ -18,9 +20,13 @@
 #[cfg(any(test, feature = "write"))]
 extern crate std;
 
+pub mod bpte;
+#[cfg(feature = "write")]
+mod builder;
 mod error;
 #[macro_use]
 pub mod flatbuf;
+pub mod ptd;
 pub mod pte;
 mod scalar_type;
 

@@ -11,9 +11,12 @@
 //! be mapped, loaded later or executed in place. [`Header`] tells from the first [`HEAD_BYTES`] how much to load, and
 //! [`File::parse`] checks everything that can be checked without the segments' content.
 
+#[cfg(feature = "write")]
+pub mod model;
 mod rules;
 mod schema;
 
+pub(crate) use rules::{ensure, number, shape};
 pub use schema::*;
 
 use crate::flatbuf::{self, Scalar};

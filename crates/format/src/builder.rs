@@ -1,0 +1,187 @@
+//! Writing FlatBuffers: a table is a list of slots, a file is tables, a header spliced in, and segments.
+//!
+//! Thin over the `flatbuffers` crate, which lays out and deduplicates; what is added here is slots by position (the
+//! index in the list is the field id), alignment of byte vectors beyond eight, and the parts of a file around the
+//! FlatBuffer. Equal calls give equal bytes.
+
+use flatbuffers::{FlatBufferBuilder, Push, UnionWIPOffset, WIPOffset};
+use std::collections::BTreeMap;
+use std::vec::Vec;
+
+/// The content of one field. Zero numbers are not stored: zero is what readers take for an absent field.
+#[derive(Clone, Copy)]
+pub(crate) enum Slot {
+    Absent,
+    Bool(bool),
+    U8(u8),
+    I8(i8),
+    I32(i32),
+    U32(u32),
+    I64(i64),
+    U64(u64),
+    F64(f64),
+    /// A string, vector or table written before.
+    Ref(WIPOffset<UnionWIPOffset>),
+}
+
+impl Slot {
+    /// Bytes in the table, 0 for what is not stored.
+    fn size(self) -> usize {
+        match self {
+            Slot::Absent | Slot::Bool(false) | Slot::U8(0) | Slot::I8(0) | Slot::I32(0) | Slot::U32(0) => 0,
+            Slot::I64(0) | Slot::U64(0) => 0,
+            Slot::F64(value) if value.to_bits() == 0 => 0,
+            Slot::Bool(_) | Slot::U8(_) | Slot::I8(_) => 1,
+            Slot::I32(_) | Slot::U32(_) | Slot::Ref(_) => 4,
+            Slot::I64(_) | Slot::U64(_) | Slot::F64(_) => 8,
+        }
+    }
+}
+
+/// A FlatBuffer in the making. Parts are written before the tables that refer to them.
+pub(crate) struct Builder {
+    inner: FlatBufferBuilder<'static>,
+    alignment: usize,
+}
+
+impl Builder {
+    pub(crate) fn new() -> Builder {
+        Builder { inner: FlatBufferBuilder::new(), alignment: 16 }
+    }
+
+    /// Pads so that after `len` more bytes the position is aligned. The buffer grows towards its start, and positions
+    /// count from its end.
+    fn pad(&mut self, len: usize, alignment: usize) {
+        while !(self.inner.unfinished_data().len() + len).is_multiple_of(alignment) {
+            self.inner.push(0u8);
+        }
+    }
+
+    pub(crate) fn string(&mut self, text: &str) -> Slot {
+        Slot::Ref(self.inner.create_string(text).as_union_value())
+    }
+
+    pub(crate) fn optional_string(&mut self, text: Option<&str>) -> Slot {
+        text.map_or(Slot::Absent, |text| self.string(text))
+    }
+
+    pub(crate) fn scalars<S: Push<Output: 'static>>(&mut self, items: &[S]) -> Slot {
+        Slot::Ref(WIPOffset::new(self.inner.create_vector(items).value()))
+    }
+
+    /// A vector of bytes whose content is aligned in the file.
+    pub(crate) fn bytes(&mut self, bytes: &[u8], alignment: usize) -> Slot {
+        self.alignment = self.alignment.max(alignment);
+        self.pad(bytes.len(), alignment);
+        self.scalars(bytes)
+    }
+
+    /// A vector of what was written before.
+    pub(crate) fn vector(&mut self, items: &[Slot]) -> Slot {
+        let items: Vec<_> =
+            items.iter().filter_map(|item| if let Slot::Ref(at) = item { Some(*at) } else { None }).collect();
+        self.scalars(&items)
+    }
+
+    /// A vector made of one table per item.
+    pub(crate) fn tables<'t, T>(&mut self, items: &'t [T], mut table: impl FnMut(&mut Builder, &'t T) -> Slot) -> Slot {
+        let slots: Vec<_> = items.iter().map(|item| table(self, item)).collect();
+        self.vector(&slots)
+    }
+
+    /// A table; the position of a slot is its field id.
+    pub(crate) fn table(&mut self, slots: &[Slot]) -> Slot {
+        let start = self.inner.start_table();
+        for size in [8, 4, 1] {
+            for (slot, entry) in slots.iter().zip((4..).step_by(2)).filter(|(slot, _)| slot.size() == size) {
+                match *slot {
+                    Slot::Absent => {}
+                    Slot::Bool(value) => self.inner.push_slot_always(entry, value),
+                    Slot::U8(value) => self.inner.push_slot_always(entry, value),
+                    Slot::I8(value) => self.inner.push_slot_always(entry, value),
+                    Slot::I32(value) => self.inner.push_slot_always(entry, value),
+                    Slot::U32(value) => self.inner.push_slot_always(entry, value),
+                    Slot::I64(value) => self.inner.push_slot_always(entry, value),
+                    Slot::U64(value) => self.inner.push_slot_always(entry, value),
+                    Slot::F64(value) => self.inner.push_slot_always(entry, value),
+                    Slot::Ref(value) => self.inner.push_slot_always(entry, value),
+                }
+            }
+        }
+        Slot::Ref(self.inner.end_table(start).as_union_value())
+    }
+
+    /// The finished FlatBuffer.
+    pub(crate) fn finish(mut self, root: Slot, identifier: [u8; 4]) -> Vec<u8> {
+        // What follows are the eight bytes of identifier and root offset.
+        self.pad(8, self.alignment);
+        if let (Slot::Ref(root), Ok(identifier)) = (root, core::str::from_utf8(&identifier)) {
+            self.inner.finish(root, Some(identifier));
+        }
+        self.inner.finished_data().to_vec()
+    }
+}
+
+/// Segments in the making: bytes one after the other, each at its alignment.
+#[derive(Default)]
+pub(crate) struct Segments<'a> {
+    /// Offset and size of each.
+    pub(crate) ranges: Vec<(u64, u64)>,
+    pub(crate) data: Vec<u8>,
+    known: BTreeMap<&'a [u8], u32>,
+}
+
+impl<'a> Segments<'a> {
+    /// Adds a segment and gives its index.
+    pub(crate) fn push(&mut self, bytes: &[u8], alignment: usize) -> u32 {
+        if !bytes.is_empty() {
+            self.data.resize(self.data.len().next_multiple_of(alignment), 0);
+        }
+        self.ranges.push((self.data.len() as u64, bytes.len() as u64));
+        self.data.extend_from_slice(bytes);
+        self.ranges.len() as u32 - 1
+    }
+
+    /// Adds a segment unless one with these bytes was added in this way before.
+    pub(crate) fn share(&mut self, bytes: &'a [u8], alignment: usize) -> u32 {
+        if let Some(&index) = self.known.get(bytes) {
+            return index;
+        }
+        let index = self.push(bytes, alignment);
+        self.known.insert(bytes, index);
+        index
+    }
+
+    /// The segments as tables of offset and size.
+    pub(crate) fn tables(&self, builder: &mut Builder) -> Slot {
+        builder.tables(&self.ranges, |b, &(offset, size)| b.table(&[Slot::U64(offset), Slot::U64(size)]))
+    }
+}
+
+/// Packs byte strings at an alignment; equal ones share their place. Gives the packed bytes and the offsets, which start
+/// with the placeholder that index 0 is in all such lists.
+pub(crate) fn pack(items: &[impl AsRef<[u8]>], alignment: usize) -> (Vec<u8>, Vec<u64>) {
+    let (mut data, mut offsets, mut known) = (Vec::new(), Vec::from([0]), BTreeMap::new());
+    for item in items {
+        let item = item.as_ref();
+        let offset = *known.entry(item).or_insert_with(|| {
+            data.resize(data.len().next_multiple_of(alignment), 0);
+            let offset = data.len() as u64;
+            data.extend_from_slice(item);
+            offset
+        });
+        offsets.push(offset);
+    }
+    (data, offsets)
+}
+
+/// Puts a header between the identifier and the rest of a FlatBuffer and moves the root offset accordingly. The header's
+/// length must be a multiple of the largest alignment in use.
+pub(crate) fn splice(flatbuffer: &[u8], header: &[u8]) -> Vec<u8> {
+    let Some((head, body)) = flatbuffer.split_first_chunk::<8>() else {
+        return flatbuffer.to_vec();
+    };
+    let [a, b, c, d, identifier @ ..] = *head;
+    let root = u32::from_le_bytes([a, b, c, d]) + header.len() as u32;
+    [&root.to_le_bytes(), &identifier, header, body].concat()
+}
