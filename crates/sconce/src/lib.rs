@@ -1,1 +1,40 @@
-//! Run ExecuTorch programs: modules, sessions and tensors
+//! Run ExecuTorch programs (`.pte`), whoever exported them.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), sconce::Error> {
+//! let module = sconce::Module::load("model.pte")?;
+//! let image = sconce::Tensor::from_slice(&[0.0f32; 3 * 224 * 224], &[1, 3, 224, 224])?;
+//! let outputs = module.forward(&[(&image).into()])?;
+//! let scores = outputs[0].tensor()?.as_slice::<f32>()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Module`] is immutable and shared: program, weights, resolved operators, delegates. A [`Session`] is what one
+//! caller changes: planned memory, mutable buffers, values. Threads that each have a session run without locks over one
+//! copy of the weights; [`Module::forward`] is the easy door, with one session behind a mutex.
+
+mod buffer;
+mod error;
+mod external;
+mod layout;
+mod map;
+mod module;
+mod options;
+mod registry;
+mod session;
+mod tensor;
+
+pub use error::Error;
+pub use module::{Module, Source};
+pub use options::{Limits, Options};
+pub use registry::{Registry, get_backend_class, register_backend};
+pub use session::{Needs, Outputs, Session};
+pub use tensor::{Element, Input, Tensor, Value};
+
+pub use half::{bf16, f16};
+/// The runtime's own types, for those who write kernels and backends.
+pub use sconce_core as core;
+pub use sconce_core::{Code, ScalarType};
+/// The readers and writers of program files.
+pub use sconce_format as format;

@@ -1,0 +1,213 @@
+//! A loaded program, shared by all its sessions.
+use crate::external::External;
+use crate::map::FileBytes;
+use crate::session::Session;
+use crate::{Error, Input, Options, Value};
+use sconce_core::{Delegate, Error as CoreError, KernelId, Method, Owned, Program, Registry as _, Site};
+use sconce_format::pte::Header;
+use sconce_parallel::Pool;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Where a program comes from.
+#[derive(Clone, Debug)]
+pub enum Source<'a> {
+    /// A file.
+    Path(PathBuf),
+    /// Bytes in memory; they are copied.
+    Bytes(&'a [u8]),
+}
+
+impl<'a> From<&'a [u8]> for Source<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Source::Bytes(bytes)
+    }
+}
+
+impl<'a> From<&'a Vec<u8>> for Source<'a> {
+    fn from(bytes: &'a Vec<u8>) -> Self {
+        Source::Bytes(bytes)
+    }
+}
+
+macro_rules! paths {
+    ($($type:ty),*) => { $(impl From<$type> for Source<'_> {
+        fn from(path: $type) -> Self { Source::Path(PathBuf::from(path)) }
+    })* };
+}
+paths!(&str, String, &String, &Path, PathBuf, &PathBuf);
+
+/// A program with its weights, resolved operators and delegates. Cheap to clone; clones share everything.
+#[derive(Clone)]
+pub struct Module {
+    shared: Arc<Shared>,
+    easy: Arc<Mutex<Option<Session>>>,
+}
+
+/// What all sessions of a module use and none changes.
+pub(crate) struct Shared {
+    pub(crate) name: String,
+    pub(crate) loader: FileBytes,
+    pub(crate) external: External,
+    pub(crate) header: Header,
+    pub(crate) options: Options,
+    pub(crate) pool: Arc<Pool>,
+    loaded: Vec<OnceLock<Loaded>>,
+}
+
+/// What loading a method gives.
+pub(crate) struct Loaded {
+    pub(crate) kernels: Vec<KernelId>,
+    pub(crate) delegates: Vec<Owned<dyn Delegate>>,
+}
+
+impl Module {
+    /// Loads a program from a file path, or from bytes, with the default [`Options`].
+    ///
+    /// A file is mapped into memory: it must not change while the module lives. Where that cannot be promised, use
+    /// [`Options::copy`].
+    pub fn load<'a>(source: impl Into<Source<'a>>) -> Result<Self, Error> {
+        Options::new().load(source)
+    }
+
+    pub(crate) fn with_options(source: Source<'_>, options: Options) -> Result<Self, Error> {
+        let (name, loader) = match source {
+            Source::Path(path) => (path.display().to_string(), open(&path, options.copy)?),
+            Source::Bytes(bytes) => {
+                let copied = FileBytes::from_bytes(bytes);
+                ("the program".to_owned(), copied.map_err(|_| Error::OutOfMemory { bytes: bytes.len() })?)
+            }
+        };
+        let mut external = External::default();
+        for path in &options.data {
+            external.add(&path.display().to_string(), open(path, options.copy)?)?;
+        }
+        let program = Program::load(&loader, &external).map_err(|error| match error {
+            CoreError::Format(error) => Error::Format { file: name.clone(), error },
+            error => Error::Core(error),
+        })?;
+        if !options.lazy {
+            check(program, &options)?;
+        }
+        let (header, methods) = (program.header(), program.methods().len());
+        let pool = Arc::new(Pool::new(options.threads.unwrap_or_else(sconce_parallel::physical_cores)));
+        let loaded = (0..methods).map(|_| OnceLock::new()).collect();
+        let shared = Arc::new(Shared { name, loader, external, header, options, pool, loaded });
+        Ok(Self { shared, easy: Arc::default() })
+    }
+
+    /// The program.
+    pub fn program(&self) -> Program<'_> {
+        self.shared.program()
+    }
+
+    /// The file it was loaded from.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// The names of its methods.
+    pub fn methods(&self) -> Vec<String> {
+        self.program().methods().map(|method| method.name().to_owned()).collect()
+    }
+
+    /// Makes a session for the method `forward`.
+    pub fn session(&self) -> Result<Session, Error> {
+        self.method_session("forward")
+    }
+
+    /// Makes a session for a method.
+    pub fn method_session(&self, method: &str) -> Result<Session, Error> {
+        let found = self.program().methods().position(|candidate| candidate.name() == method);
+        let not_found = || Error::MethodNotFound { name: method.to_owned(), available: self.methods() };
+        Session::new(self.shared.clone(), found.ok_or_else(not_found)?)
+    }
+
+    /// Runs `forward` in the module's own session, one caller at a time.
+    pub fn forward(&self, inputs: &[Input<'_>]) -> Result<Vec<Value>, Error> {
+        let mut easy = self.easy.lock().unwrap_or_else(PoisonError::into_inner);
+        match easy.as_mut() {
+            Some(session) => session.run(inputs),
+            None => easy.insert(self.session()?).run(inputs),
+        }
+    }
+
+    /// Runs any method once, in a session of its own.
+    pub fn run(&self, method: &str, inputs: &[Input<'_>]) -> Result<Vec<Value>, Error> {
+        self.method_session(method)?.run(inputs)
+    }
+}
+
+impl std::fmt::Debug for Module {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Module").field("name", &self.shared.name).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(crate) fn program(&self) -> Program<'_> {
+        Program::reopen(self.header, &self.loader, &self.external).expect("the bytes that were loaded before")
+    }
+
+    pub(crate) fn method(&self, index: usize) -> Method<'_> {
+        self.program().methods().nth(index).expect("the index of a method that was found")
+    }
+
+    /// Resolves operators and makes delegates, the first time a method is used.
+    pub(crate) fn loaded(&self, index: usize) -> Result<&Loaded, Error> {
+        let cell = &self.loaded[index];
+        if let Some(loaded) = cell.get() {
+            return Ok(loaded);
+        }
+        let method = self.method(index);
+        let registry = &*self.options.registry;
+        check_methods(std::iter::once(method), &self.options)?;
+        let mut kernels = vec![KernelId::NONE; method.operators()];
+        method.resolve(registry, &mut kernels).map_err(Error::Core)?;
+        let delegates = (0..method.delegates())
+            .map(|index| {
+                let made = method.init_delegate(index, registry, &[], &*self.pool);
+                made.map_err(|error| delegate_error(method, index, error))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(cell.get_or_init(|| Loaded { kernels, delegates }))
+    }
+}
+
+fn delegate_error(method: Method<'_>, index: usize, error: CoreError) -> Error {
+    let name = method.backend_name(index).unwrap_or("").to_owned();
+    match error {
+        CoreError::BackendUnavailable { .. } => Error::BackendUnavailable { name },
+        CoreError::At { site: Site::Delegate(_), fault } => Error::Backend { name, fault },
+        error => Error::Core(error),
+    }
+}
+
+fn open(path: &Path, copy: bool) -> Result<FileBytes, Error> {
+    let opened = if copy { FileBytes::read(path) } else { FileBytes::map(path) };
+    opened.map_err(|error| Error::Io { file: path.display().to_string(), error })
+}
+
+/// Whether everything the program needs is registered; all that is missing is told at once.
+fn check(program: Program<'_>, options: &Options) -> Result<(), Error> {
+    check_methods(program.methods(), options)
+}
+
+fn check_methods<'a>(methods: impl Iterator<Item = Method<'a>> + Clone, options: &Options) -> Result<(), Error> {
+    let registry = &*options.registry;
+    let names: BTreeSet<String> = methods
+        .clone()
+        .flat_map(|method| method.missing_operators(registry).map(|operator| operator.to_string()))
+        .collect();
+    if !names.is_empty() {
+        return Err(Error::MissingOperators { names: names.into_iter().collect() });
+    }
+    let backends = methods.flat_map(|method| (0..method.delegates()).filter_map(move |i| method.backend_name(i)));
+    let names: BTreeSet<&str> = backends.filter(|name| registry.find_backend(name).is_none()).collect();
+    if !names.is_empty() {
+        let names = names.into_iter().map(str::to_owned).collect();
+        return Err(Error::MissingBackends { names, available: registry.backend_names() });
+    }
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! How a module is loaded and run.
+use crate::Registry;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bounds on what a program may ask for. Files are untrusted: a small one can ask for much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Most bytes that one session may take for arenas, state and scratch.
+    pub memory: usize,
+    /// Most instructions that one run may execute.
+    pub instructions: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { memory: usize::try_from(8u64 << 30).unwrap_or(usize::MAX / 4), instructions: 10_000_000 }
+    }
+}
+
+/// Options of a load, to be chained.
+///
+/// ```no_run
+/// # fn main() -> Result<(), sconce::Error> {
+/// let module = sconce::Options::new().threads(2).data("weights.ptd").load("model.pte")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct Options {
+    pub(crate) threads: Option<usize>,
+    pub(crate) limits: Limits,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) data: Vec<PathBuf>,
+    pub(crate) copy: bool,
+    pub(crate) lazy: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Options {
+    /// The defaults: as many threads as there are physical cores, everything registered that this build has.
+    pub fn new() -> Self {
+        Self {
+            threads: None,
+            limits: Limits::default(),
+            registry: Registry::shared_default(),
+            data: Vec::new(),
+            copy: false,
+            lazy: false,
+        }
+    }
+
+    /// Threads that a run uses, the caller's included.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads.max(1));
+        self
+    }
+
+    /// Most bytes that one session may take.
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.limits.memory = bytes;
+        self
+    }
+
+    /// Most instructions that one run may execute.
+    pub fn instruction_limit(mut self, instructions: u64) -> Self {
+        self.limits.instructions = instructions;
+        self
+    }
+
+    /// Other operators and backends than the default.
+    pub fn registry(mut self, registry: impl Into<Arc<Registry>>) -> Self {
+        self.registry = registry.into();
+        self
+    }
+
+    /// An external data file (`.ptd`); may be given several times.
+    pub fn data(mut self, path: impl AsRef<Path>) -> Self {
+        self.data.push(path.as_ref().to_owned());
+        self
+    }
+
+    /// Reads files into memory instead of mapping them, for files that may change while the module lives.
+    pub fn copy(mut self, copy: bool) -> Self {
+        self.copy = copy;
+        self
+    }
+
+    /// Loads even when operators or backends are missing; making a session reports them then. For tools that only look.
+    pub fn lazy(mut self, lazy: bool) -> Self {
+        self.lazy = lazy;
+        self
+    }
+
+    /// Loads a program from a file, or from bytes. See [`Module::load`](crate::Module::load).
+    pub fn load<'a>(self, source: impl Into<crate::Source<'a>>) -> Result<crate::Module, crate::Error> {
+        crate::Module::with_options(source.into(), self)
+    }
+}

@@ -1,0 +1,120 @@
+//! The operators and backends that a module may use.
+//!
+//! A registry is a value: it starts from the default or from nothing, grows, and is passed to the loader through
+//! [`Options::registry`](crate::Options::registry). Backends that a whole process should know are registered once with
+//! [`register_backend`]; every default registry made later has them.
+use sconce_core::{Backend, Kernel, KernelId, Op};
+use sconce_format::pte::Operator;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Kernels and backends by name.
+#[derive(Clone, Default)]
+pub struct Registry {
+    tables: Vec<&'static [Op]>,
+    custom: Vec<(String, Arc<dyn Kernel>)>,
+    backends: Vec<Arc<dyn Backend>>,
+}
+
+/// The table number under which the application's own kernels are found.
+const CUSTOM: u16 = u16::MAX - 1;
+
+impl Registry {
+    /// No operators, no backends.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// All operators of this build, and the backends registered for the process.
+    pub fn with_defaults() -> Self {
+        let backends = lock(process_backends()).clone();
+        Self { tables: sconce_ops::TABLES.to_vec(), custom: Vec::new(), backends }
+    }
+
+    /// The default registry, made once until backends are registered for the process.
+    pub(crate) fn shared_default() -> Arc<Self> {
+        static SHARED: Mutex<Option<Arc<Registry>>> = Mutex::new(None);
+        let mut shared = lock(&SHARED);
+        let current = lock(process_backends()).len();
+        match shared.as_ref().filter(|registry| registry.backends.len() == current) {
+            Some(registry) => registry.clone(),
+            None => shared.insert(Arc::new(Self::with_defaults())).clone(),
+        }
+    }
+
+    /// Adds a kernel under its full name (`namespace::operator.overload`). It goes before those already there.
+    pub fn add_kernel(&mut self, name: impl Into<String>, kernel: impl Kernel + 'static) -> &mut Self {
+        self.custom.push((name.into(), Arc::new(kernel)));
+        self
+    }
+
+    /// Adds a table of operators.
+    pub fn add_ops(&mut self, ops: &'static [Op]) -> &mut Self {
+        self.tables.push(ops);
+        self
+    }
+
+    /// Adds a backend. It goes before one of the same name.
+    pub fn add_backend(&mut self, backend: impl Backend + 'static) -> &mut Self {
+        self.backends.push(Arc::new(backend));
+        self
+    }
+
+    /// The names of all backends.
+    pub fn backend_names(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.backends.iter().map(|backend| backend.name().to_owned()).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// The names of all operators.
+    pub fn operator_names(&self) -> Vec<String> {
+        let ops = self.tables.iter().flat_map(|table| table.iter()).map(|op| op.name.to_owned());
+        let mut names: Vec<_> = ops.chain(self.custom.iter().map(|(name, _)| name.clone())).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+}
+
+impl sconce_core::Registry for Registry {
+    fn find_kernel(&self, operator: &Operator<'_>) -> Option<KernelId> {
+        let custom = self.custom.iter().rposition(|(name, _)| operator.is(name));
+        if let Some(row) = custom.and_then(|row| u16::try_from(row).ok()) {
+            return Some(KernelId { table: CUSTOM, row });
+        }
+        sconce_core::Tables { ops: &self.tables, backends: &[] }.find_kernel(operator)
+    }
+
+    fn kernel(&self, id: KernelId) -> Option<&dyn Kernel> {
+        let row = usize::from(id.row);
+        if id.table == CUSTOM {
+            return self.custom.get(row).map(|(_, kernel)| &**kernel);
+        }
+        let op = self.tables.get(usize::from(id.table))?.get(row)?;
+        Some(op)
+    }
+
+    fn find_backend(&self, name: &str) -> Option<&dyn Backend> {
+        self.backends.iter().rev().find(|backend| backend.name() == name).map(|backend| &**backend)
+    }
+}
+
+fn process_backends() -> &'static Mutex<Vec<Arc<dyn Backend>>> {
+    static BACKENDS: OnceLock<Mutex<Vec<Arc<dyn Backend>>>> = OnceLock::new();
+    BACKENDS.get_or_init(Mutex::default)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Registers a backend for every default registry made from now on.
+pub fn register_backend(backend: impl Backend + 'static) {
+    lock(process_backends()).push(Arc::new(backend));
+}
+
+/// The backend registered for the process under this name.
+pub fn get_backend_class(name: &str) -> Option<Arc<dyn Backend>> {
+    lock(process_backends()).iter().rev().find(|backend| backend.name() == name).cloned()
+}

@@ -1,0 +1,320 @@
+//! What one caller changes: the blocks of a method.
+use crate::buffer::Buffer;
+use crate::module::Shared;
+use crate::{Error, Input, Value, layout};
+use sconce_core::{
+    Arena, DelegateState, Environment, Error as CoreError, Execution, Method, Owned, Quiet, Shape, Site, Step,
+    ValueInfo,
+};
+use sconce_format::pte::InstructionArguments;
+use sconce_parallel::Pool;
+use std::sync::Arc;
+
+/// Bytes that a session of a method takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Needs {
+    /// Values and tensor records.
+    pub state: usize,
+    /// Planned memory by id; the first is for tensors that the exporter left unplanned.
+    pub arenas: Vec<usize>,
+    /// The most that one instruction uses for itself.
+    pub scratch: usize,
+}
+
+impl Needs {
+    /// All of it.
+    pub fn total(&self) -> usize {
+        self.arenas.iter().fold(self.state.saturating_add(self.scratch), |sum, &arena| sum.saturating_add(arena))
+    }
+}
+
+/// A method with the memory for running it. One thread at a time; make one per thread.
+pub struct Session {
+    shared: Arc<Shared>,
+    method: usize,
+    pool: Arc<Pool>,
+    state: Vec<u64>,
+    arenas: Vec<Buffer>,
+    scratch: Vec<u64>,
+    states: Vec<Owned<dyn DelegateState>>,
+}
+
+/// The outputs of a run, where they are.
+pub struct Outputs<'r> {
+    execution: &'r Execution<'r>,
+}
+
+impl Outputs<'_> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.execution.outputs()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Output `index`.
+    pub fn get(&self, index: usize) -> Result<sconce_core::Value<'_>, Error> {
+        self.execution.output(index).map_err(Error::Core)
+    }
+}
+
+impl Session {
+    pub(crate) fn new(shared: Arc<Shared>, method: usize) -> Result<Self, Error> {
+        let loaded = shared.loaded(method)?;
+        let view = shared.method(method);
+        let limit = shared.options.limits.memory;
+        let too_much = |bytes| Error::MemoryLimit { method: view.name().to_owned(), bytes, limit };
+        let mut needs = Needs { state: view.state_words().saturating_mul(8), ..Needs::default() };
+        needs.arenas = (0..view.arenas()).map(|id| view.arena_bytes(id).unwrap_or(usize::MAX)).collect();
+        if needs.total() > limit {
+            return Err(too_much(needs.total()));
+        }
+        let mut state = zeroed_words(view.state_words())?;
+        view.init_state(&mut state).map_err(|error| run_error(view, error))?;
+        let registry = &*shared.options.registry;
+        let words = view.scratch_words(&mut state, registry, &loaded.kernels, &loaded.delegates, &*shared.pool);
+        needs.scratch = words.saturating_mul(8);
+        if needs.total() > limit {
+            return Err(too_much(needs.total()));
+        }
+        let mut arenas = Vec::new();
+        for &bytes in &needs.arenas {
+            arenas.push(Buffer::zeroed(bytes).ok_or(Error::OutOfMemory { bytes })?);
+        }
+        view.init_arenas(&mut borrow(&mut arenas)).map_err(|error| run_error(view, error))?;
+        let states = loaded.delegates.iter().enumerate().map(|(index, delegate)| {
+            let name = view.backend_name(index).unwrap_or("").to_owned();
+            delegate.new_state().map_err(|fault| Error::Backend { name, fault })
+        });
+        let states = states.collect::<Result<Vec<_>, _>>()?;
+        let (scratch, pool) = (zeroed_words(words)?, shared.pool.clone());
+        Ok(Self { shared, method, pool, state, arenas, scratch, states })
+    }
+
+    /// Uses its own threads instead of the module's.
+    pub fn set_threads(&mut self, threads: usize) -> Result<(), Error> {
+        self.pool = Arc::new(Pool::new(threads.max(1)));
+        let loaded = self.shared.loaded(self.method)?;
+        let view = self.shared.method(self.method);
+        let mut fresh = zeroed_words(view.state_words())?;
+        view.init_state(&mut fresh).map_err(|error| run_error(view, error))?;
+        let registry = &*self.shared.options.registry;
+        let words = view.scratch_words(&mut fresh, registry, &loaded.kernels, &loaded.delegates, &*self.pool);
+        self.scratch = zeroed_words(words)?;
+        Ok(())
+    }
+
+    /// The method's name.
+    pub fn method(&self) -> &str {
+        self.view().name()
+    }
+
+    /// The method, for looking at inputs and outputs.
+    pub fn view(&self) -> Method<'_> {
+        self.shared.method(self.method)
+    }
+
+    /// Bytes that this session takes.
+    pub fn needs(&self) -> Needs {
+        Needs {
+            state: self.state.len() * 8,
+            arenas: self.arenas.iter().map(|arena| arena.as_ref().len()).collect(),
+            scratch: self.scratch.len() * 8,
+        }
+    }
+
+    /// Runs the method and copies its outputs.
+    pub fn run(&mut self, inputs: &[Input<'_>]) -> Result<Vec<Value>, Error> {
+        self.run_with(inputs, |outputs| (0..outputs.len()).map(|i| Value::from_core(outputs.get(i)?)).collect())?
+    }
+
+    /// Runs the method and shows its outputs to `see` where they are.
+    pub fn run_with<R>(&mut self, inputs: &[Input<'_>], see: impl FnOnce(&Outputs<'_>) -> R) -> Result<R, Error> {
+        self.with_execution(inputs, |execution| {
+            execution.execute()?;
+            Ok(see(&Outputs { execution }))
+        })
+    }
+
+    /// Runs the method one instruction at a time; `see` hears of each before it runs and may stop the run by answering
+    /// false. Gives the number of instructions that ran.
+    pub fn step_through(
+        &mut self,
+        inputs: &[Input<'_>],
+        mut see: impl FnMut(usize) -> bool,
+    ) -> Result<usize, Error> {
+        self.with_execution(inputs, |execution| {
+            let mut ran = 0;
+            while see(ran) && execution.step()? == Step::Ran {
+                ran += 1;
+            }
+            execution.reset();
+            Ok(ran)
+        })
+    }
+
+    fn with_execution<R>(
+        &mut self,
+        inputs: &[Input<'_>],
+        body: impl for<'r> FnOnce(&'r mut Execution<'_>) -> Result<R, CoreError>,
+    ) -> Result<R, Error> {
+        let method = self.shared.method(self.method);
+        let loaded = self.shared.loaded(self.method)?;
+        if inputs.len() != method.inputs() {
+            let (want, have) = (method.inputs(), inputs.len());
+            return Err(Error::InputCount { method: method.name().to_owned(), want, have });
+        }
+        let reordered = reorder_inputs(method, inputs)?;
+        let values: Vec<_> = inputs.iter().enumerate().map(|(i, input)| value(method, i, input, &reordered)).collect();
+        let environment = Environment {
+            registry: &*self.shared.options.registry,
+            parallel: &*self.pool,
+            platform: &Quiet,
+            instruction_limit: self.shared.options.limits.instructions,
+        };
+        let mut arenas = borrow(&mut self.arenas);
+        let mut execution = Execution::new(
+            method,
+            environment,
+            &loaded.kernels,
+            &loaded.delegates,
+            &mut self.states,
+            &mut self.state,
+            &mut arenas,
+            &mut self.scratch,
+        );
+        execution.reset();
+        let result = execution.set_inputs(&values).and_then(|()| body(&mut execution));
+        result.map_err(|error| input_error(method, &values, error))
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("method", &self.method()).field("needs", &self.needs()).finish()
+    }
+}
+
+fn zeroed_words(words: usize) -> Result<Vec<u64>, Error> {
+    let mut block = Vec::new();
+    block.try_reserve_exact(words).map_err(|_| Error::OutOfMemory { bytes: words.saturating_mul(8) })?;
+    block.resize(words, 0);
+    Ok(block)
+}
+
+fn borrow(arenas: &mut [Buffer]) -> Vec<Arena<'_>> {
+    arenas.iter_mut().map(|arena| Arena::new(arena.as_mut())).collect()
+}
+
+/// Copies of the tensors that are laid out otherwise than the method takes them, by input.
+fn reorder_inputs(method: Method<'_>, inputs: &[Input<'_>]) -> Result<Vec<Option<(Shape, Buffer)>>, Error> {
+    let reorder = |(index, input): (usize, &Input<'_>)| {
+        let given = match input {
+            Input::Tensor(tensor) => tensor.view(),
+            Input::View(tensor) => *tensor,
+            _ => return Ok(None),
+        };
+        let Some(ValueInfo::Tensor { shape, .. }) = method.input(index) else { return Ok(None) };
+        let Some(target) = shape.resized(given.sizes()).filter(|target| target.order() != given.shape.order()) else {
+            return Ok(None);
+        };
+        let bytes = given.data.len();
+        let mut copy = Buffer::zeroed(bytes).ok_or(Error::OutOfMemory { bytes })?;
+        layout::reorder(given.dtype.size(), &given.shape, given.data, &target, copy.as_mut());
+        Ok(Some((target, copy)))
+    };
+    inputs.iter().enumerate().map(reorder).collect()
+}
+
+fn value<'v>(
+    method: Method<'v>,
+    index: usize,
+    input: &Input<'v>,
+    reordered: &'v [Option<(Shape, Buffer)>],
+) -> sconce_core::Value<'v> {
+    let tensor = |given: sconce_core::Tensor<'v>| {
+        sconce_core::Value::Tensor(match reordered.get(index) {
+            Some(Some((shape, copy))) => {
+                sconce_core::Tensor { dtype: given.dtype, shape: *shape, data: copy.as_ref() }
+            }
+            _ => given,
+        })
+    };
+    match *input {
+        Input::None => sconce_core::Value::None,
+        Input::Tensor(given) => tensor(given.view()),
+        Input::View(given) => tensor(given),
+        Input::Int(value) => sconce_core::Value::Int(value),
+        Input::Double(value) => sconce_core::Value::Double(value),
+        Input::Bool(value) => sconce_core::Value::Bool(value),
+        Input::Str(value) => sconce_core::Value::Str(value),
+        Input::Recorded => match method.input(index) {
+            Some(ValueInfo::Int(value)) => sconce_core::Value::Int(value),
+            Some(ValueInfo::Double(value)) => sconce_core::Value::Double(value),
+            Some(ValueInfo::Bool(value)) => sconce_core::Value::Bool(value),
+            Some(ValueInfo::Str(value)) => sconce_core::Value::Str(value),
+            _ => sconce_core::Value::None,
+        },
+    }
+}
+
+fn input_error(method: Method<'_>, values: &[sconce_core::Value<'_>], error: CoreError) -> Error {
+    match error {
+        CoreError::At { site: Site::Input(index), fault } => {
+            let index = index as usize;
+            let want = method.input(index).map_or(String::new(), |info| describe(&info));
+            let have = values.get(index).map_or(String::new(), describe_value);
+            Error::Input { method: method.name().to_owned(), index, want, have, fault }
+        }
+        error => run_error(method, error),
+    }
+}
+
+fn run_error(method: Method<'_>, error: CoreError) -> Error {
+    let CoreError::At { site: Site::Instruction { chain, index }, fault } = error else { return Error::Core(error) };
+    let plan = method.plan();
+    let instruction = plan.chains().get(chain as usize).and_then(|chain| chain.instructions().get(index as usize));
+    let callee = match instruction.map(|instruction| instruction.instr_args()) {
+        Some(InstructionArguments::KernelCall(call)) => usize::try_from(call.op_index())
+            .ok()
+            .and_then(|index| plan.operators().get(index))
+            .map_or(String::new(), |operator| operator.to_string()),
+        Some(InstructionArguments::DelegateCall(call)) => usize::try_from(call.delegate_index())
+            .ok()
+            .and_then(|index| method.backend_name(index))
+            .map_or(String::new(), |name| format!("backend {name}")),
+        _ => "control flow".to_owned(),
+    };
+    Error::Run { method: method.name().to_owned(), instruction: index, callee, fault }
+}
+
+/// What a method takes, in words.
+pub(crate) fn describe(info: &ValueInfo<'_>) -> String {
+    match info {
+        ValueInfo::None => "none".to_owned(),
+        ValueInfo::Tensor { dtype, shape, dynamic } => {
+            let bound = if *dynamic { "at most " } else { "" };
+            format!("{} {bound}{:?}", dtype.name(), shape.sizes())
+        }
+        ValueInfo::Int(value) => format!("the integer {value}"),
+        ValueInfo::Double(value) => format!("the number {value}"),
+        ValueInfo::Bool(value) => format!("the bool {value}"),
+        ValueInfo::Str(value) => format!("the string {value:?}"),
+        ValueInfo::List => "a list".to_owned(),
+    }
+}
+
+fn describe_value(value: &sconce_core::Value<'_>) -> String {
+    match value {
+        sconce_core::Value::None => "none".to_owned(),
+        sconce_core::Value::Tensor(tensor) => format!("{} {:?}", tensor.dtype.name(), tensor.sizes()),
+        sconce_core::Value::Int(value) => format!("the integer {value}"),
+        sconce_core::Value::Double(value) => format!("the number {value}"),
+        sconce_core::Value::Bool(value) => format!("the bool {value}"),
+        sconce_core::Value::Str(value) => format!("the string {value:?}"),
+    }
+}
