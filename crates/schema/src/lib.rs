@@ -1,1 +1,18 @@
-//! What each operator is: type promotion, shapes, broadcasting
+//! What operators mean, apart from computing them: which type a result has, which shape, how operands meet.
+//!
+//! Pure functions over types and sizes. The operators, the graph and the compiler ask here, so that no rule is written
+//! twice. Everything follows eager PyTorch.
+#![no_std]
+#![forbid(unsafe_code)]
+#[cfg(test)]
+extern crate std;
+
+mod dims;
+mod promote;
+pub mod shapes;
+mod sizes;
+
+pub use dims::{normalize_dim, normalize_dims};
+pub use promote::{Operand, promote, promote_types, to_floating};
+pub use shapes::ShapeError;
+pub use sizes::{MAX_RANK, Sizes};
