@@ -1,1 +1,27 @@
-//! Arithmetic on slices, instantiated per instruction set
+//! Arithmetic on slices.
+//!
+//! Nothing here knows about tensors, files or dtype tags: a kernel takes plain slices, a small description of the
+//! geometry, an [`Isa`] token that says which instructions it may use, and a [`Parallel`] that says on how many threads.
+//! One body per family is written as ordinary loops and compiled once per instruction set ([`Isa::vectorize`]); only the
+//! matrix product has hand-placed vector instructions ([`gemm`]), and convolution is a matrix product whose right operand is
+//! gathered on the fly ([`conv`]).
+//!
+//! Kernels trust their caller in one respect only: geometry and slice lengths must agree. They check that with
+//! assertions at the entry, so a mistake is a panic with a sentence, never a wrong access.
+#![cfg_attr(not(feature = "std"), no_std)]
+
+pub mod cast;
+pub mod conv;
+pub mod copy;
+pub mod element;
+pub mod gemm;
+pub mod isa;
+pub mod map;
+mod split;
+#[cfg(test)]
+mod testing;
+pub mod view;
+
+pub use element::{Bool, Complex, Element, Float, Number, convert};
+pub use isa::Isa;
+pub use sconce_parallel::{Parallel, Serial};

@@ -8,7 +8,7 @@
 #[cfg(feature = "std")]
 mod pool;
 #[cfg(feature = "std")]
-pub use pool::Pool;
+pub use pool::{Pool, physical_cores};
 
 /// A way to run independent tasks, on one thread or on several.
 pub trait Parallel: Sync {

@@ -1,5 +1,317 @@
-//! The thread pool (see the crate's documentation).
+//! A small fork-join pool: spin, then park.
+//!
+//! One job at a time. The caller publishes a job, takes part in it, and returns when every thread that joined has left:
+//!
+//! ```text
+//! caller   write job ── open gate ── wake ── take indices ── close gate ── wait until nobody is inside
+//! worker   spin, then park ──────────────▶ join (only while open) ── take indices ── leave
+//! ```
+//!
+//! The gate is one word: bit 0 says that the job is open, the rest counts the workers inside. A worker that wakes late
+//! finds the gate closed and goes back to sleep, so a short run never waits for a sleeper. The job itself is written
+//! only while the gate is closed and empty, and read only by those inside: that is the whole safety argument.
+//!
+//! A `run` on a pool that is already running something (from inside a task, or from a second thread) does its work
+//! serially on the caller's thread, so there is nothing to deadlock on.
+#![allow(unsafe_code, reason = "the lifetime of the job's body is erased while workers borrow it")]
 
-/// A small fork-join pool.
-#[derive(Debug)]
-pub struct Pool;
+use crate::Parallel;
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle, Thread};
+
+type Body<'a> = dyn Fn(usize) + Sync + 'a;
+
+/// Turns of `spin_loop` before a thread parks; a few microseconds.
+const SPINS: usize = 2_000;
+/// The gate's lowest bit: the job is open.
+const OPEN: usize = 1;
+/// One worker inside the gate.
+const WORKER: usize = 2;
+
+struct Job {
+    body: *const Body<'static>,
+    tasks: usize,
+    caller: Thread,
+}
+
+struct Shared {
+    gate: AtomicUsize,
+    /// Counts jobs, so that a worker does not join the same job twice.
+    epoch: AtomicUsize,
+    next: AtomicUsize,
+    job: UnsafeCell<Option<Job>>,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    quit: AtomicBool,
+}
+
+// SAFETY: `job` is the only field that is not Sync by itself. It is written by the one thread that holds
+// `Pool::busy`, while the gate is closed and empty, and read by threads inside the gate (see the module's text);
+// the body it points to is `Sync`.
+unsafe impl Sync for Shared {}
+// SAFETY: nothing in it belongs to a particular thread: the body behind the pointer is `Sync`, so any may call it.
+unsafe impl Send for Shared {}
+
+/// A small fork-join pool of `width() - 1` workers; the calling thread is the last of the width.
+pub struct Pool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    busy: AtomicBool,
+}
+
+impl Pool {
+    /// A pool that runs on `threads` threads, the caller's included; `new(1)` (and `new(0)`) spawns nothing.
+    ///
+    /// Where the system refuses a thread, the pool is that much narrower.
+    pub fn new(threads: usize) -> Self {
+        let shared = Arc::new(Shared {
+            gate: AtomicUsize::new(0),
+            epoch: AtomicUsize::new(0),
+            next: AtomicUsize::new(0),
+            job: UnsafeCell::new(None),
+            panic: Mutex::new(None),
+            quit: AtomicBool::new(false),
+        });
+        let spawn = |index: usize| {
+            let shared = Arc::clone(&shared);
+            thread::Builder::new().name(format!("sconce-{index}")).spawn(move || shared.work()).ok()
+        };
+        let workers = (1..threads).map_while(spawn).collect();
+        Self { shared, workers, busy: AtomicBool::new(false) }
+    }
+}
+
+impl Shared {
+    /// A worker's life.
+    fn work(&self) {
+        let mut seen = 0;
+        while !self.quit.load(Ordering::Acquire) {
+            let mut spins = 0;
+            while self.epoch.load(Ordering::Acquire) == seen && !self.quit.load(Ordering::Relaxed) {
+                match spins < SPINS {
+                    true => std::hint::spin_loop(),
+                    false => thread::park(),
+                }
+                spins += 1;
+            }
+            seen = self.epoch.load(Ordering::Acquire);
+            if let Some(caller) = self.join() {
+                // Inside the gate the epoch stands still; it may be newer than the one that woke this thread.
+                seen = self.epoch.load(Ordering::Acquire);
+                self.take_indices();
+                if self.gate.fetch_sub(WORKER, Ordering::AcqRel) == WORKER {
+                    caller.unpark();
+                }
+            }
+        }
+    }
+
+    /// Enters the gate if it is open.
+    fn join(&self) -> Option<Thread> {
+        let enter = |gate: usize| (gate & OPEN != 0).then_some(gate + WORKER);
+        self.gate.fetch_update(Ordering::AcqRel, Ordering::Relaxed, enter).ok()?;
+        // SAFETY: this thread is inside the gate, so nobody writes the job.
+        unsafe { &*self.job.get() }.as_ref().map(|job| job.caller.clone())
+    }
+
+    /// Runs tasks until no index is left. Called inside the gate, or by the thread that owns the job.
+    fn take_indices(&self) {
+        // SAFETY: inside the gate, or owning the job, so nobody writes it.
+        let Some(job) = (unsafe { &*self.job.get() }) else { return };
+        // SAFETY: `run` does not return, and so the borrow of the body does not end, before the gate is empty.
+        let body = unsafe { &*job.body };
+        loop {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            if index >= job.tasks {
+                return;
+            }
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(index))) {
+                self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
+            }
+        }
+    }
+}
+
+impl Parallel for Pool {
+    fn width(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    fn run(&self, tasks: usize, body: &Body<'_>) {
+        let alone = tasks <= 1 || self.workers.is_empty();
+        if alone || self.busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return (0..tasks).for_each(body);
+        }
+        let shared = &*self.shared;
+        // SAFETY: only the lifetime changes; the pointer is used until the gate is empty, which this call waits for.
+        let body = unsafe { std::mem::transmute::<&Body<'_>, &'static Body<'static>>(body) };
+        // SAFETY: `busy` is held and the gate is closed and empty, so nobody else touches the job.
+        unsafe { *shared.job.get() = Some(Job { body, tasks, caller: thread::current() }) };
+        shared.next.store(0, Ordering::Relaxed);
+        shared.gate.store(OPEN, Ordering::Release);
+        shared.epoch.fetch_add(1, Ordering::Release);
+        self.workers.iter().take(tasks - 1).for_each(|worker| worker.thread().unpark());
+
+        shared.take_indices();
+
+        shared.gate.fetch_and(!OPEN, Ordering::AcqRel);
+        let mut spins = 0;
+        while shared.gate.load(Ordering::Acquire) != 0 {
+            match spins < SPINS {
+                true => std::hint::spin_loop(),
+                false => thread::park(),
+            }
+            spins += 1;
+        }
+        let panic = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.busy.store(false, Ordering::Release);
+        if let Some(payload) = panic {
+            resume_unwind(payload);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.quit.store(true, Ordering::Release);
+        for worker in self.workers.drain(..) {
+            worker.thread().unpark();
+            // A worker catches every panic of a task, so there is nothing to learn from its end.
+            let _ = worker.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("width", &self.width()).finish()
+    }
+}
+
+/// How many physical cores this process may use: the default width of a pool.
+///
+/// On Linux, sibling threads of one core count once; elsewhere, or where the topology cannot be read, this is the
+/// number of logical processors available.
+pub fn physical_cores() -> usize {
+    let logical = thread::available_parallelism().map_or(1, usize::from);
+    distinct_cores().map_or(logical, |cores| cores.clamp(1, logical))
+}
+
+/// The number of different (package, core) pairs that Linux reports.
+fn distinct_cores() -> Option<usize> {
+    let number = |path: std::path::PathBuf| std::fs::read_to_string(path).ok()?.trim().parse::<i64>().ok();
+    let entries = std::fs::read_dir("/sys/devices/system/cpu").ok()?.flatten();
+    let cores: std::collections::BTreeSet<_> = entries
+        .filter_map(|entry| {
+            let topology = entry.path().join("topology");
+            Some((number(topology.join("physical_package_id"))?, number(topology.join("core_id"))?))
+        })
+        .collect();
+    (!cores.is_empty()).then_some(cores.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts_of(pool: &Pool, tasks: usize) -> Vec<usize> {
+        let counts: Vec<_> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
+        pool.run(tasks, &|i| {
+            counts[i].fetch_add(1, Ordering::Relaxed);
+        });
+        counts.into_iter().map(AtomicUsize::into_inner).collect()
+    }
+
+    #[test]
+    fn every_index_exactly_once() {
+        for threads in [0, 1, 2, 3, 7] {
+            let pool = Pool::new(threads);
+            assert_eq!(pool.width(), threads.max(1));
+            for tasks in [0, 1, 2, 3, 100, 1000] {
+                assert_eq!(counts_of(&pool, tasks), vec![1; tasks]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_nested_run_does_all_its_work() {
+        let pool = Pool::new(3);
+        let total = AtomicUsize::new(0);
+        pool.run(8, &|_| {
+            pool.run(5, &|_| {
+                total.fetch_add(1, Ordering::Relaxed);
+            })
+        });
+        assert_eq!(total.into_inner(), 40);
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_after_all_tasks_and_the_pool_lives_on() {
+        let pool = Pool::new(4);
+        let done = AtomicUsize::new(0);
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            pool.run(64, &|i| {
+                if i == 7 {
+                    std::panic::panic_any("task seven");
+                }
+                done.fetch_add(1, Ordering::Relaxed);
+            })
+        }));
+        assert_eq!(result.unwrap_err().downcast_ref::<&str>(), Some(&"task seven"));
+        assert_eq!(done.into_inner(), 63);
+        assert_eq!(counts_of(&pool, 10), vec![1; 10]);
+    }
+
+    #[test]
+    fn many_tiny_runs() {
+        let pool = Pool::new(2);
+        let total = AtomicUsize::new(0);
+        for _ in 0..20_000 {
+            pool.run(2, &|i| {
+                total.fetch_add(i + 1, Ordering::Relaxed);
+            });
+        }
+        assert_eq!(total.into_inner(), 60_000);
+    }
+
+    #[test]
+    fn runs_after_the_workers_have_parked() {
+        let pool = Pool::new(2);
+        for _ in 0..20 {
+            thread::sleep(std::time::Duration::from_millis(1));
+            assert_eq!(counts_of(&pool, 50), vec![1; 50]);
+        }
+    }
+
+    #[test]
+    fn two_threads_share_one_pool() {
+        let pool = Pool::new(3);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        assert_eq!(counts_of(&pool, 9), vec![1; 9]);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn both_threads_work_at_the_same_time() {
+        let pool = Pool::new(2);
+        let inside = std::sync::Barrier::new(2);
+        // Each task waits for the other: this returns only if two threads run them together.
+        pool.run(2, &|_| {
+            inside.wait();
+        });
+    }
+
+    #[test]
+    fn there_is_at_least_one_core() {
+        assert!(physical_cores() >= 1);
+    }
+}

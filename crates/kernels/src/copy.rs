@@ -1,0 +1,293 @@
+//! Copies between any two layouts: permutations, slices, concatenations, broadcasts.
+//!
+//! A copy moves whole elements and does not care what they mean, so it is told their size in bytes, not their kind.
+//! The dimensions are sorted by the target's strides and merged where both sides walk alike; then the innermost ones decide
+//! how to move:
+//!
+//! * both sides contiguous: rows, as they are;
+//! * the source contiguous along another dimension than the target: a transpose, in square blocks that keep both sides
+//!   in the cache;
+//! * anything else: element by element along the target's innermost dimension.
+//!
+//! Threads take slabs of the target's outermost dimension.
+use crate::isa::Isa;
+use crate::map::{MAX_RANK, worth};
+use crate::split;
+use sconce_parallel::Parallel;
+
+/// Elements along a side of a transposed block.
+const BLOCK: usize = 16;
+
+/// A copy: element `index` of the source goes to element `index` of the target, for every index below `shape`.
+///
+/// Strides and offsets count elements. A source stride may be 0 (the element is repeated). Target elements must be
+/// different for different indices.
+#[derive(Clone, Copy, Debug)]
+pub struct Copy<'a> {
+    /// Size of each dimension; at most [`MAX_RANK`] dimensions.
+    pub shape: &'a [usize],
+    /// Source step along each dimension.
+    pub from_strides: &'a [usize],
+    /// Target step along each dimension.
+    pub to_strides: &'a [usize],
+}
+
+/// The strides of a contiguous tensor of this shape, written to the front of an array.
+pub fn contiguous_strides(shape: &[usize]) -> [usize; MAX_RANK] {
+    let mut strides = [0; MAX_RANK];
+    let mut step = 1;
+    for (d, size) in shape.iter().enumerate().rev() {
+        strides[d] = step;
+        step *= size;
+    }
+    strides
+}
+
+/// Copies elements of `size` bytes (1, 2, 4, 8 or 16). The slices start at the first element of each side.
+///
+/// Panics if the size is another, an index falls outside a slice, or target elements can overlap.
+pub fn copy(isa: Isa, par: &dyn Parallel, size: usize, copy: &Copy<'_>, from: &[u8], to: &mut [u8]) {
+    let plan = Plan::new(copy);
+    match size {
+        1 => plan.run::<1>(isa, par, from, to),
+        2 => plan.run::<2>(isa, par, from, to),
+        4 => plan.run::<4>(isa, par, from, to),
+        8 => plan.run::<8>(isa, par, from, to),
+        16 => plan.run::<16>(isa, par, from, to),
+        _ => panic!("elements of {size} bytes; copies know 1, 2, 4, 8 and 16"),
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Dim {
+    size: usize,
+    from: usize,
+    to: usize,
+}
+
+/// The sorted and merged dimensions, outermost first.
+struct Plan {
+    dims: [Dim; MAX_RANK],
+    rank: usize,
+}
+
+impl Plan {
+    fn new(copy: &Copy<'_>) -> Self {
+        let rank = copy.shape.len();
+        assert!(rank <= MAX_RANK, "{rank} dimensions are more than {MAX_RANK}");
+        assert!(copy.from_strides.len() == rank && copy.to_strides.len() == rank, "{copy:?} mixes ranks");
+        let mut sorted = [Dim { size: 1, from: 0, to: 0 }; MAX_RANK];
+        let mut count = 0;
+        for d in (0..rank).filter(|&d| copy.shape[d] != 1) {
+            sorted[count] = Dim { size: copy.shape[d], from: copy.from_strides[d], to: copy.to_strides[d] };
+            count += 1;
+        }
+        sorted[..count].sort_unstable_by(|a, b| b.to.cmp(&a.to));
+        let mut plan = Self { dims: [Dim { size: 1, from: 0, to: 0 }; MAX_RANK], rank: 0 };
+        for dim in &sorted[..count] {
+            match plan.dims[..plan.rank].last_mut() {
+                Some(outer) if outer.from == dim.from * dim.size && outer.to == dim.to * dim.size => {
+                    *outer = Dim { size: outer.size * dim.size, ..*dim };
+                }
+                _ => {
+                    plan.dims[plan.rank] = *dim;
+                    plan.rank += 1;
+                }
+            }
+        }
+        plan
+    }
+
+    fn run<const N: usize>(&self, isa: Isa, par: &dyn Parallel, from: &[u8], to: &mut [u8]) {
+        let dims = &self.dims[..self.rank];
+        if dims.iter().any(|dim| dim.size == 0) {
+            return;
+        }
+        let (from, to) = (from.as_chunks::<N>().0, to.as_chunks_mut::<N>().0);
+        // How many elements of the target lie between the first and the last one written, per dimension inwards.
+        let mut reach = [1; MAX_RANK + 1];
+        for d in (0..self.rank).rev() {
+            assert!(dims[d].to >= reach[d + 1] || dims[d].size == 1, "targets overlap: {dims:?}");
+            reach[d] = (dims[d].size - 1) * dims[d].to + reach[d + 1];
+        }
+        let last: usize = dims.iter().map(|dim| (dim.size - 1) * dim.from).sum();
+        assert!(last < from.len(), "the source has {} elements and element {last} is asked for", from.len());
+        assert!(reach[0] <= to.len(), "the target has {} elements and {} are written", to.len(), reach[0]);
+        let elements: usize = dims.iter().map(|dim| dim.size).product();
+        let to = &mut to[..reach[0]];
+        let Some((outer, inner)) = dims.split_first() else {
+            to[0] = from[0];
+            return;
+        };
+        let per_slab = (elements / outer.size).max(1);
+        let together = (crate::map::GRAIN / per_slab).clamp(1, outer.size.div_ceil(par.width()));
+        split::chunks(worth(par, elements), to, outer.to * together, |i, to| {
+            let count = together.min(outer.size - i * together);
+            let slab = Dim { size: count, ..*outer };
+            let from = &from[i * together * outer.from..];
+            isa.vectorize(|| slabs(slab, inner, from, to));
+        });
+    }
+}
+
+/// Copies the dimension `outer` around `inner`.
+#[inline(always)]
+fn slabs<T: core::marker::Copy>(outer: Dim, inner: &[Dim], from: &[T], to: &mut [T]) {
+    // `outer` becomes part of an odometer over all but the dimensions that the moves below take.
+    let mut dims = [outer; MAX_RANK];
+    dims[1..=inner.len()].copy_from_slice(inner);
+    let rank = inner.len() + 1;
+    let last = dims[rank - 1];
+    // The dimension along which the source is contiguous, if it is not the target's.
+    let across = (0..rank - 1).rev().find(|&d| last.from > 1 && dims[d].from == 1);
+    let mut index = [0; MAX_RANK];
+    let (mut from_at, mut to_at) = (0, 0);
+    loop {
+        match across {
+            Some(d) => transpose(dims[d], last, &from[from_at..], &mut to[to_at..]),
+            None => row(last, &from[from_at..], &mut to[to_at..]),
+        }
+        let mut d = rank - 1;
+        loop {
+            if d == 0 {
+                return;
+            }
+            d -= 1;
+            if across == Some(d) {
+                continue;
+            }
+            index[d] += 1;
+            (from_at, to_at) = (from_at + dims[d].from, to_at + dims[d].to);
+            if index[d] < dims[d].size {
+                break;
+            }
+            from_at -= dims[d].size * dims[d].from;
+            to_at -= dims[d].size * dims[d].to;
+            index[d] = 0;
+        }
+    }
+}
+
+#[inline(always)]
+fn row<T: core::marker::Copy>(dim: Dim, from: &[T], to: &mut [T]) {
+    match (dim.from, dim.to) {
+        (1, 1) => to[..dim.size].copy_from_slice(&from[..dim.size]),
+        (0, 1) => to[..dim.size].fill(from[0]),
+        (step, 1) => to[..dim.size].iter_mut().enumerate().for_each(|(i, to)| *to = from[i * step]),
+        (step, stride) => (0..dim.size).for_each(|i| to[i * stride] = from[i * step]),
+    }
+}
+
+/// The source is contiguous along `slow`, the target (nearly) along `fast`.
+#[inline(always)]
+fn transpose<T: core::marker::Copy>(slow: Dim, fast: Dim, from: &[T], to: &mut [T]) {
+    for j in (0..slow.size).step_by(BLOCK) {
+        let rows = BLOCK.min(slow.size - j);
+        for i in (0..fast.size).step_by(BLOCK) {
+            let columns = BLOCK.min(fast.size - i);
+            let (from, to) = (&from[i * fast.from + j..], &mut to[j * slow.to + i * fast.to..]);
+            if (rows, columns, fast.to) == (BLOCK, BLOCK, 1) {
+                square(from, fast.from, to, slow.to);
+                continue;
+            }
+            for r in 0..rows {
+                for c in 0..columns {
+                    to[r * slow.to + c * fast.to] = from[c * fast.from + r];
+                }
+            }
+        }
+    }
+}
+
+/// A full block: read into registers or the stack, written out row by row.
+#[inline(always)]
+fn square<T: core::marker::Copy>(from: &[T], from_step: usize, to: &mut [T], to_step: usize) {
+    let lines: [&[T; BLOCK]; BLOCK] =
+        core::array::from_fn(|c| from[c * from_step..].first_chunk().expect("the block lies inside the source"));
+    for r in 0..BLOCK {
+        let line: [T; BLOCK] = core::array::from_fn(|c| lines[c][r]);
+        to[r * to_step..][..BLOCK].copy_from_slice(&line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Random, pool};
+    use crate::view::{bytes_of, bytes_of_mut};
+    use sconce_parallel::Serial;
+
+    fn check(shape: &[usize], from_strides: &[usize], to_strides: &[usize], to_len: usize) {
+        let offset = |strides: &[usize], mut i: usize| {
+            (0..shape.len()).rev().fold(0, |at, d| {
+                let here = i % shape[d];
+                i /= shape[d];
+                at + here * strides[d]
+            })
+        };
+        let elements: usize = shape.iter().product();
+        let from_len = (0..elements).map(|i| offset(from_strides, i) + 1).max().unwrap_or(0);
+        let from: Vec<u32> = (0..from_len as u32).map(|x| x.wrapping_mul(2654435761)).collect();
+        let mut expected = vec![7u32; to_len];
+        (0..elements).for_each(|i| expected[offset(to_strides, i)] = from[offset(from_strides, i)]);
+        let pool = pool();
+        for isa in Isa::available() {
+            for par in [&Serial as &dyn Parallel, &pool] {
+                let mut to = vec![7u32; to_len];
+                let job = Copy { shape, from_strides, to_strides };
+                copy(isa, par, 4, &job, bytes_of(&from), bytes_of_mut(&mut to));
+                assert_eq!(to, expected, "{job:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn permutations_of_every_kind() {
+        let mut random = Random::new(11);
+        for _ in 0..150 {
+            let rank = 1 + random.below(4);
+            let source: Vec<_> = (0..rank).map(|_| [1, 2, 5, 15, 16, 17, 33][random.below(7)]).collect();
+            let strides = contiguous_strides(&source);
+            let mut order: Vec<_> = (0..rank).collect();
+            (0..rank).for_each(|i| order.swap(i, random.below(rank)));
+            let shape: Vec<_> = order.iter().map(|&d| source[d]).collect();
+            let from: Vec<_> = order.iter().map(|&d| if random.below(8) == 0 { 0 } else { strides[d] }).collect();
+            let to = contiguous_strides(&shape);
+            check(&shape, &from, &to[..rank], shape.iter().product());
+        }
+    }
+
+    #[test]
+    fn gaps_in_the_target_stay() {
+        check(&[5, 7], &[7, 1], &[10, 1], 50);
+        check(&[4, 6], &[1, 4], &[13, 2], 60);
+        check(&[0, 3], &[3, 1], &[3, 1], 4);
+        check(&[], &[], &[], 1);
+    }
+
+    #[test]
+    fn large_transposes_use_threads() {
+        check(&[200, 300], &[1, 200], &[300, 1], 60_000);
+        check(&[3, 150, 120], &[1, 360, 3], &[18000, 120, 1], 54_000);
+    }
+
+    #[test]
+    fn every_size() {
+        for size in [1, 2, 4, 8, 16] {
+            let from: Vec<u8> = (0..6 * size as u8).collect();
+            let mut to = vec![0; 6 * size];
+            let job = Copy { shape: &[3, 2], from_strides: &[1, 3], to_strides: &[2, 1] };
+            copy(Isa::Scalar, &Serial, size, &job, &from, &mut to);
+            let expected: Vec<u8> =
+                [0, 3, 1, 4, 2, 5].iter().flat_map(|i| &from[i * size..][..size]).copied().collect();
+            assert_eq!(to, expected);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "targets overlap")]
+    fn overlapping_targets_are_refused() {
+        let job = Copy { shape: &[2, 4], from_strides: &[4, 1], to_strides: &[2, 1] };
+        copy(Isa::Scalar, &Serial, 1, &job, &[0; 8], &mut [0; 8]);
+    }
+}

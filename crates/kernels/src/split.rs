@@ -1,0 +1,217 @@
+//! One buffer, many threads: disjoint mutable parts.
+//!
+//! `Parallel::run` shares its body between threads, so a task cannot simply hold `&mut` to its part of an output. The
+//! functions here cut a buffer into parts that cannot overlap, by construction, and give each task its own:
+//!
+//! * [`chunks`]: consecutive chunks of a slice;
+//! * [`chunks2`]: the same of two slices in step;
+//! * [`blocks`]: a grid of rectangular blocks of a row-major matrix, as [`Block`]s that hand out row segments;
+//! * [`Slots`]: equal slices of scratch, taken by a running task and given back when it ends.
+#![allow(unsafe_code, reason = "disjoint parts of one buffer on several threads")]
+
+use core::marker::PhantomData;
+use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use sconce_parallel::Parallel;
+
+/// The start of a buffer whose parts go to different threads.
+struct Base<T>(*mut T);
+
+// SAFETY: a base only carries the address; who may touch which part is settled by the functions of this module.
+unsafe impl<T: Send> Sync for Base<T> {}
+
+impl<T> Base<T> {
+    fn get(&self) -> *mut T {
+        self.0
+    }
+}
+
+/// Calls `body(i, chunk)` for consecutive chunks of `len` elements (the last may be shorter).
+pub(crate) fn chunks<T: Send>(par: &dyn Parallel, data: &mut [T], len: usize, body: impl Fn(usize, &mut [T]) + Sync) {
+    let (total, base) = (data.len(), Base(data.as_mut_ptr()));
+    let len = len.max(1);
+    par.run(total.div_ceil(len), &|i| {
+        let start = i * len;
+        // SAFETY: `data` is borrowed for the whole call; chunk `i` is in bounds, overlaps no other, and `run` gives
+        // each index to one task only.
+        let chunk = unsafe { core::slice::from_raw_parts_mut(base.get().add(start), len.min(total - start)) };
+        body(i, chunk);
+    });
+}
+
+/// [`chunks`] of two slices that have the same number of chunks.
+pub(crate) fn chunks2<T: Send, U: Send>(
+    par: &dyn Parallel,
+    (first, first_len): (&mut [T], usize),
+    (second, second_len): (&mut [U], usize),
+    body: impl Fn(usize, &mut [T], &mut [U]) + Sync,
+) {
+    let (first_len, second_len) = (first_len.max(1), second_len.max(1));
+    assert_eq!(first.len().div_ceil(first_len), second.len().div_ceil(second_len), "the slices are not in step");
+    let (total, base) = (second.len(), Base(second.as_mut_ptr()));
+    chunks(par, first, first_len, |i, chunk| {
+        let start = i * second_len;
+        // SAFETY: as in `chunks`; both slices have the same number of chunks, so chunk `i` is in bounds.
+        let other = unsafe { core::slice::from_raw_parts_mut(base.get().add(start), second_len.min(total - start)) };
+        body(i, chunk, other);
+    });
+}
+
+/// A rectangle of a row-major matrix, exclusively held.
+pub(crate) struct Block<'a, T> {
+    start: *mut T,
+    stride: usize,
+    /// Rows of the matrix covered.
+    pub(crate) rows: Range<usize>,
+    /// Columns of the matrix covered.
+    pub(crate) columns: Range<usize>,
+    held: PhantomData<&'a mut [T]>,
+}
+
+impl<T> Block<'_, T> {
+    /// The segment of row `row` (counted in the matrix) that lies in this block.
+    pub(crate) fn row(&mut self, row: usize) -> &mut [T] {
+        assert!(self.rows.contains(&row), "row {row} is outside the block's rows {:?}", self.rows);
+        // SAFETY: the row is in the block, and `blocks` checked that all segments of the block are in bounds; `&mut
+        // self` keeps segments apart.
+        unsafe {
+            core::slice::from_raw_parts_mut(self.start.add((row - self.rows.start) * self.stride), self.columns.len())
+        }
+    }
+
+    /// Where the block starts and how far apart its rows are, for kernels that write whole tiles.
+    pub(crate) fn raw(&mut self) -> (*mut T, usize) {
+        (self.start, self.stride)
+    }
+}
+
+/// Cuts a `rows` x `columns` matrix with row stride `stride` into blocks of `step.0` x `step.1` and calls `body` for each.
+pub(crate) fn blocks<T: Send>(
+    par: &dyn Parallel,
+    data: &mut [T],
+    stride: usize,
+    (rows, columns): (usize, usize),
+    step: (usize, usize),
+    body: impl Fn(Block<'_, T>) + Sync,
+) {
+    if rows == 0 || columns == 0 {
+        return;
+    }
+    assert!(columns <= stride || rows == 1, "rows of {columns} elements overlap at stride {stride}");
+    assert!(
+        (rows - 1) * stride + columns <= data.len(),
+        "{rows} x {columns} at stride {stride} exceeds {}",
+        data.len()
+    );
+    let base = Base(data.as_mut_ptr());
+    let across = columns.div_ceil(step.1);
+    par.run(rows.div_ceil(step.0) * across, &|i| {
+        let (row, column) = (i / across * step.0, i % across * step.1);
+        body(Block {
+            // SAFETY: row < rows and column < columns, so this is in bounds by the assertion above. The rectangles of
+            // different indices do not overlap, because rows do not.
+            start: unsafe { base.get().add(row * stride + column) },
+            stride,
+            rows: row..rows.min(row + step.0),
+            columns: column..columns.min(column + step.1),
+            held: PhantomData,
+        });
+    });
+}
+
+/// Equal slices of scratch for the tasks that run at the same time.
+pub(crate) struct Slots<'a, T> {
+    base: Base<T>,
+    len: usize,
+    free: AtomicUsize,
+    held: PhantomData<&'a mut [T]>,
+}
+
+impl<'a, T: Send> Slots<'a, T> {
+    /// How many slots a given width needs.
+    pub(crate) fn count(width: usize) -> usize {
+        width.clamp(1, usize::BITS as usize)
+    }
+
+    /// `count(width)` slots of `len` elements each, out of `scratch`.
+    pub(crate) fn new(scratch: &'a mut [T], len: usize, width: usize) -> Self {
+        let count = Self::count(width);
+        let needed = count * len;
+        assert!(needed <= scratch.len(), "scratch has {} elements but {needed} are needed", scratch.len());
+        let free = if count == usize::BITS as usize { usize::MAX } else { (1 << count) - 1 };
+        Self { base: Base(scratch.as_mut_ptr()), len, free: AtomicUsize::new(free), held: PhantomData }
+    }
+
+    /// Runs `body` with a slot of its own; waits for one if more tasks run than there are slots.
+    pub(crate) fn with<R>(&self, body: impl FnOnce(&mut [T]) -> R) -> R {
+        let slot = loop {
+            let free = self.free.load(Ordering::Acquire);
+            let taken = free & free.wrapping_sub(1);
+            if free == 0 {
+                core::hint::spin_loop();
+            } else if self.free.compare_exchange_weak(free, taken, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                break free.trailing_zeros() as usize;
+            }
+        };
+        let _returned = Returned { free: &self.free, slot };
+        // SAFETY: `new` checked that all slots are in bounds; the bit just taken makes this task the only holder.
+        body(unsafe { core::slice::from_raw_parts_mut(self.base.get().add(slot * self.len), self.len) })
+    }
+}
+
+/// Gives a slot back when its task ends, be it by a panic: others may wait for it.
+struct Returned<'a> {
+    free: &'a AtomicUsize,
+    slot: usize,
+}
+
+impl Drop for Returned<'_> {
+    fn drop(&mut self) {
+        self.free.fetch_or(1 << self.slot, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sconce_parallel::Serial;
+
+    #[test]
+    fn chunks_cover_everything_once() {
+        let mut data = vec![0usize; 10];
+        chunks(&Serial, &mut data, 4, |i, chunk| chunk.iter_mut().for_each(|x| *x += i + 1));
+        assert_eq!(data, [1, 1, 1, 1, 2, 2, 2, 2, 3, 3]);
+    }
+
+    #[cfg(feature = "std")]
+    #[test]
+    fn blocks_cover_the_matrix_once_and_leave_the_gaps() {
+        let pool = sconce_parallel::Pool::new(3);
+        let (rows, columns, stride) = (7, 5, 6);
+        let mut data = vec![0; rows * stride];
+        blocks(&pool, &mut data, stride, (rows, columns), (3, 2), |mut block| {
+            for row in block.rows.clone() {
+                block.row(row).iter_mut().for_each(|x| *x += 1);
+            }
+        });
+        for (i, x) in data.iter().enumerate() {
+            assert_eq!(*x, i32::from(i % stride < columns));
+        }
+    }
+
+    #[cfg(feature = "std")]
+    #[test]
+    fn slots_are_never_shared() {
+        let pool = sconce_parallel::Pool::new(4);
+        let mut scratch = vec![0usize; 2 * 8];
+        // Fewer slots than threads: tasks wait.
+        let slots = Slots::new(&mut scratch, 8, 2);
+        pool.run(200, &|i| {
+            slots.with(|slot| {
+                slot.fill(i);
+                std::thread::yield_now();
+                assert!(slot.iter().all(|x| *x == i));
+            })
+        });
+    }
+}

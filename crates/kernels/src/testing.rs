@@ -1,0 +1,50 @@
+//! What the tests share: reproducible random numbers, a pool, and a comparison that says where it failed.
+use sconce_parallel::Parallel;
+
+/// Random numbers by xorshift.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 >> 11
+    }
+
+    /// A whole number below `n`.
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        self.next() as usize % n
+    }
+
+    /// Floats between -1 and 1.
+    pub(crate) fn floats(&mut self, n: usize) -> Vec<f32> {
+        (0..n).map(|_| (self.next() % 20_001) as f32 / 10_000.0 - 1.0).collect()
+    }
+}
+
+/// A few threads, where there are threads.
+#[cfg(feature = "std")]
+pub(crate) fn pool() -> impl Parallel {
+    sconce_parallel::Pool::new(3)
+}
+
+/// A few threads, where there are threads.
+#[cfg(not(feature = "std"))]
+pub(crate) fn pool() -> impl Parallel {
+    sconce_parallel::Serial
+}
+
+/// Panics at the first pair that differs by more than `tolerance`, relative to the larger of 1 and the expected value.
+#[track_caller]
+pub(crate) fn assert_close(actual: &[f32], expected: &[f32], tolerance: f32, what: &dyn core::fmt::Debug) {
+    assert_eq!(actual.len(), expected.len(), "{what:?}");
+    for (i, (a, e)) in actual.iter().zip(expected).enumerate() {
+        let close = (a - e).abs() <= tolerance * e.abs().max(1.0) || a == e || a.is_nan() && e.is_nan();
+        assert!(close, "element {i}: {a} instead of {e} in {what:?}");
+    }
+}
