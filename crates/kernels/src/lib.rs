@@ -17,7 +17,7 @@ pub mod element;
 pub mod gemm;
 pub mod isa;
 pub mod map;
-mod split;
+pub mod split;
 #[cfg(test)]
 mod testing;
 pub mod view;

@@ -99,7 +99,7 @@ impl<const N: usize> Broadcast<N> {
     /// Walks the elements `range` of the output row by row: `row(start, len, offsets, steps)` is given where the row starts
     /// within the range, its length, and each operand's first element and step.
     #[inline(always)]
-    fn rows(&self, range: Range<usize>, mut row: impl FnMut(usize, usize, [usize; N], [usize; N])) {
+    pub fn rows(&self, range: Range<usize>, mut row: impl FnMut(usize, usize, [usize; N], [usize; N])) {
         let inner = self.rank.saturating_sub(1);
         let width = if self.rank == 0 { 1 } else { self.shape[inner] };
         let steps = self.strides.map(|strides| strides[inner]);

@@ -27,7 +27,7 @@ impl<T> Base<T> {
 }
 
 /// Calls `body(i, chunk)` for consecutive chunks of `len` elements (the last may be shorter).
-pub(crate) fn chunks<T: Send>(par: &dyn Parallel, data: &mut [T], len: usize, body: impl Fn(usize, &mut [T]) + Sync) {
+pub fn chunks<T: Send>(par: &dyn Parallel, data: &mut [T], len: usize, body: impl Fn(usize, &mut [T]) + Sync) {
     let (total, base) = (data.len(), Base(data.as_mut_ptr()));
     let len = len.max(1);
     par.run(total.div_ceil(len), &|i| {

@@ -40,9 +40,37 @@ pub fn broadcast<'a>(operands: impl IntoIterator<Item = &'a [usize]>) -> Result<
     Ok(result)
 }
 
+/// The sizes of a view: as wanted, with one -1 standing for whatever is left. `None` when the elements do not fit.
+pub fn view(sizes: &[usize], wanted: &[i64]) -> Option<Sizes> {
+    let numel = sizes.iter().try_fold(1usize, |n, &size| n.checked_mul(size))?;
+    let known = wanted.iter().filter(|&&size| size != -1).try_fold(1usize, |n, &size| {
+        n.checked_mul(usize::try_from(size).ok()?)
+    })?;
+    let open = wanted.iter().filter(|&&size| size == -1).count();
+    let rest = match open {
+        0 => (known == numel).then_some(0)?,
+        1 => numel.checked_div(known).filter(|rest| rest * known == numel)?,
+        _ => return None,
+    };
+    Sizes::from_fn(wanted.len(), |dim| wanted.get(dim).and_then(|&size| usize::try_from(size).ok()).unwrap_or(rest))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn views_keep_the_number_of_elements() {
+        let view = |sizes: &[usize], wanted: &[i64]| super::view(sizes, wanted).map(|sizes| sizes.to_vec());
+        assert_eq!(view(&[2, 6], &[3, 4]), Some(std::vec![3, 4]));
+        assert_eq!(view(&[2, 6], &[-1, 4]), Some(std::vec![3, 4]));
+        assert_eq!(view(&[2, 6], &[-1, 5]), None);
+        assert_eq!(view(&[2, 6], &[-1, -1]), None);
+        assert_eq!(view(&[0, 6], &[-1, 0]), None, "0 / 0 could be anything");
+        assert_eq!(view(&[0, 6], &[-1, 3]), Some(std::vec![0, 3]));
+        assert_eq!(view(&[], &[1, 1]), Some(std::vec![1, 1]));
+        assert_eq!(view(&[4], &[-2, -2]), None);
+    }
 
     #[test]
     fn operands_are_aligned_at_the_end() {

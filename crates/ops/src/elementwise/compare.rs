@@ -1,0 +1,48 @@
+//! Questions about two operands; answers are truth values.
+use super::binary::two;
+use super::{compute, each2, run};
+use crate::ops;
+use sconce_core::{Call, Fault, Op};
+use sconce_kernels::{Bool, Number};
+
+/// A comparison in the promoted type.
+macro_rules! compare {
+    (|$a:ident, $b:ident| $body:expr) => {
+        |call| {
+            let (sources, dtype, out) = two(call, [0, 1], 2)?;
+            let parallel = call.parallel();
+            compute!(dtype, 0, C => {
+                run(parallel, sources, 2, out, |x, out| each2(x, out, |$a: C, $b: C| Bool::from($body)))
+            })
+        }
+    };
+}
+
+/// Comparisons and logical connectives.
+pub(crate) static OPS: &[Op] = ops! {
+    "aten::eq.Tensor_out" [4] writes [2] => compare!(|a, b| a == b);
+    "aten::eq.Scalar_out" [4] writes [2] => compare!(|a, b| a == b);
+    "aten::ne.Tensor_out" [4] writes [2] => compare!(|a, b| a != b);
+    "aten::ne.Scalar_out" [4] writes [2] => compare!(|a, b| a != b);
+    "aten::lt.Tensor_out" [4] writes [2] => compare!(|a, b| a < b);
+    "aten::lt.Scalar_out" [4] writes [2] => compare!(|a, b| a < b);
+    "aten::le.Tensor_out" [4] writes [2] => compare!(|a, b| a <= b);
+    "aten::le.Scalar_out" [4] writes [2] => compare!(|a, b| a <= b);
+    "aten::gt.Tensor_out" [4] writes [2] => compare!(|a, b| a > b);
+    "aten::gt.Scalar_out" [4] writes [2] => compare!(|a, b| a > b);
+    "aten::ge.Tensor_out" [4] writes [2] => compare!(|a, b| a >= b);
+    "aten::ge.Scalar_out" [4] writes [2] => compare!(|a, b| a >= b);
+    "aten::logical_and.out" [4] writes [2] => |call| logical(call, |a, b| a & b);
+    "aten::logical_or.out" [4] writes [2] => |call| logical(call, |a, b| a | b);
+    "aten::logical_xor.out" [4] writes [2] => |call| logical(call, |a, b| a ^ b);
+};
+
+fn logical(call: &mut Call<'_>, f: fn(bool, bool) -> bool) -> Result<(), Fault> {
+    let (sources, dtype, out) = two(call, [0, 1], 2)?;
+    let parallel = call.parallel();
+    compute!(dtype, 0, C => {
+        run(parallel, sources, 2, out, |x, out| {
+            each2(x, out, |a: C, b: C| Bool::from(f(a != C::ZERO, b != C::ZERO)))
+        })
+    })
+}

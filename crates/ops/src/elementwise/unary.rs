@@ -1,0 +1,196 @@
+//! Functions of one number.
+//!
+//! A row of `real` is a function of real numbers: integers become float32 first. A row of `number` keeps its type and
+//! has a body for integers and one for floating-point numbers. A row of `test` answers a truth value.
+use super::{Source, compute, each1, run};
+use crate::ops;
+use crate::real::Real;
+use sconce_core::{Call, Fault, Op, Scalar};
+use sconce_kernels::{Bool, Number};
+use sconce_schema::to_floating;
+
+/// A function of real numbers; bodies see `$R`, the type that computes.
+macro_rules! real {
+    ($out:literal, |$x:ident: $R:ident| $body:expr) => {
+        |call| {
+            let x = call.tensor(0)?;
+            let out = call.out($out, x.sizes())?;
+            match to_floating(x.dtype) {
+                sconce_core::ScalarType::Double => {
+                    type $R = f64;
+                    run(call.parallel(), [Source::Tensor(x)], $out, out, |x, out| each1(x, out, |$x: $R| -> $R { $body }))
+                }
+                _ => {
+                    type $R = f32;
+                    run(call.parallel(), [Source::Tensor(x)], $out, out, |x, out| each1(x, out, |$x: $R| -> $R { $body }))
+                }
+            }
+        }
+    };
+}
+
+/// A function that keeps the type.
+macro_rules! number {
+    ($out:literal, int |$i:ident| $int:expr, real |$x:ident| $real:expr) => {
+        |call| {
+            let x = call.tensor(0)?;
+            let out = call.out($out, x.sizes())?;
+            let (parallel, sources) = (call.parallel(), [Source::Tensor(x)]);
+            match x.dtype {
+                sconce_core::ScalarType::Double => run(parallel, sources, $out, out, |x, out| each1(x, out, |$x: f64| $real)),
+                dtype if dtype.is_floating() => run(parallel, sources, $out, out, |x, out| each1(x, out, |$x: f32| $real)),
+                _ => run(parallel, sources, $out, out, |x, out| each1(x, out, |$i: i64| -> i64 { $int })),
+            }
+        }
+    };
+}
+
+/// A question about a number.
+macro_rules! test {
+    (|$x:ident: $C:ident| $body:expr) => {
+        |call| {
+            let x = call.tensor(0)?;
+            let out = call.out(1, x.sizes())?;
+            let parallel = call.parallel();
+            compute!(x.dtype, 0, $C => {
+                run(parallel, [Source::Tensor(x)], 1, out, |x, out| each1(x, out, |$x: $C| -> Bool { Bool::from($body) }))
+            })
+        }
+    };
+}
+
+/// Element-wise functions of one tensor.
+pub(crate) static OPS: &[Op] = ops! {
+    "aten::abs.out" [3] writes [1] => number!(1, int |i| i.wrapping_abs(), real |x| x.abs());
+    "aten::neg.out" [3] writes [1] => number!(1, int |i| i.wrapping_neg(), real |x| -x);
+    "aten::relu.out" [3] writes [1] => number!(1, int |i| i.max(0), real |x| if x < 0.0 { 0.0 } else { x });
+    "aten::sign.out" [3] writes [1] => number!(1, int |i| i.signum(), real |x| sign(x));
+    "aten::ceil.out" [3] writes [1] => number!(1, int |i| i, real |x| Real::ceil(x));
+    "aten::floor.out" [3] writes [1] => number!(1, int |i| i, real |x| Real::floor(x));
+    "aten::round.out" [3] writes [1] => number!(1, int |i| i, real |x| Real::round_ties_even(x));
+    "aten::trunc.out" [3] writes [1] => number!(1, int |i| i, real |x| Real::trunc(x));
+    "aten::exp.out" [3] writes [1] => real!(1, |x: R| Real::exp(x));
+    "aten::expm1.out" [3] writes [1] => real!(1, |x: R| Real::expm1(x));
+    "aten::log.out" [3] writes [1] => real!(1, |x: R| Real::log(x));
+    "aten::log1p.out" [3] writes [1] => real!(1, |x: R| Real::log1p(x));
+    "aten::log2.out" [3] writes [1] => real!(1, |x: R| Real::log2(x));
+    "aten::log10.out" [3] writes [1] => real!(1, |x: R| Real::log10(x));
+    "aten::sqrt.out" [3] writes [1] => real!(1, |x: R| Real::sqrt(x));
+    "aten::rsqrt.out" [3] writes [1] => real!(1, |x: R| 1.0 / Real::sqrt(x));
+    "aten::reciprocal.out" [3] writes [1] => real!(1, |x: R| 1.0 / x);
+    "aten::sin.out" [3] writes [1] => real!(1, |x: R| Real::sin(x));
+    "aten::cos.out" [3] writes [1] => real!(1, |x: R| Real::cos(x));
+    "aten::tan.out" [3] writes [1] => real!(1, |x: R| Real::tan(x));
+    "aten::asin.out" [3] writes [1] => real!(1, |x: R| Real::asin(x));
+    "aten::acos.out" [3] writes [1] => real!(1, |x: R| Real::acos(x));
+    "aten::atan.out" [3] writes [1] => real!(1, |x: R| Real::atan(x));
+    "aten::sinh.out" [3] writes [1] => real!(1, |x: R| Real::sinh(x));
+    "aten::cosh.out" [3] writes [1] => real!(1, |x: R| Real::cosh(x));
+    "aten::tanh.out" [3] writes [1] => real!(1, |x: R| Real::tanh(x));
+    "aten::asinh.out" [3] writes [1] => real!(1, |x: R| Real::asinh(x));
+    "aten::acosh.out" [3] writes [1] => real!(1, |x: R| Real::acosh(x));
+    "aten::atanh.out" [3] writes [1] => real!(1, |x: R| Real::atanh(x));
+    "aten::erf.out" [3] writes [1] => real!(1, |x: R| Real::erf(x));
+    "aten::sigmoid.out" [3] writes [1] => real!(1, |x: R| Real::sigmoid(x));
+    "aten::gelu.out" [4] writes [2] => gelu;
+    "aten::leaky_relu.out" [4] writes [2] => leaky_relu;
+    "aten::elu.out" [6] writes [4] => elu;
+    "aten::logit.out" [4] writes [2] => logit;
+    "aten::clamp.out" [5] writes [3] => |call| clamp(call, 3);
+    "aten::hardtanh.out" [5] writes [3] => |call| clamp(call, 3);
+    "aten::isnan.out" [3] writes [1] => test!(|x: C| Number::is_nan(x));
+    "aten::isinf.out" [3] writes [1] => test!(|x: C| !C::INTEGER && (x == C::HIGHEST || x == C::LOWEST));
+    "aten::logical_not.out" [3] writes [1] => test!(|x: C| x == C::ZERO);
+    "aten::bitwise_not.out" [3] writes [1] => bitwise_not;
+};
+
+fn sign<R: Real>(x: R) -> R {
+    if x > R::ZERO {
+        R::ONE
+    } else if x < R::ZERO {
+        -R::ONE
+    } else {
+        x * R::ZERO
+    }
+}
+
+fn gelu(call: &mut Call<'_>) -> Result<(), Fault> {
+    match call.str(1)? {
+        "none" => real!(2, |x: R| x * 0.5 * (1.0 + Real::erf(x * core::f64::consts::FRAC_1_SQRT_2 as R)))(call),
+        "tanh" => {
+            let run: fn(&mut Call<'_>) -> Result<(), Fault> = real!(2, |x: R| {
+                let inner = (0.797_884_560_802_865_4 as R) * (x + 0.044715 * x * x * x);
+                0.5 * x * (1.0 + Real::tanh(inner))
+            });
+            run(call)
+        }
+        _ => Err(Fault::argument(1, "approximate must be `none` or `tanh`")),
+    }
+}
+
+fn leaky_relu(call: &mut Call<'_>) -> Result<(), Fault> {
+    let slope = call.scalar(1)?.to_f64();
+    real!(2, |x: R| if x > 0.0 { x } else { x * slope as R })(call)
+}
+
+fn elu(call: &mut Call<'_>) -> Result<(), Fault> {
+    let [alpha, scale, input_scale] = [call.scalar(1)?, call.scalar(2)?, call.scalar(3)?].map(Scalar::to_f64);
+    real!(4, |x: R| {
+        if x <= 0.0 {
+            Real::expm1(x * input_scale as R) * (alpha * scale) as R
+        } else {
+            x * scale as R
+        }
+    })(call)
+}
+
+fn logit(call: &mut Call<'_>) -> Result<(), Fault> {
+    let eps = call.optional(1, |args, i| args.double(i))?;
+    real!(2, |x: R| {
+        let x = match eps {
+            Some(eps) => x.max(eps as R).min(1.0 - eps as R),
+            None => x,
+        };
+        Real::log(x / (1.0 - x))
+    })(call)
+}
+
+/// Limits to numbers given as arguments 1 and 2, either of which may be absent. The result has the promoted type.
+fn clamp(call: &mut Call<'_>, out: usize) -> Result<(), Fault> {
+    let x = call.tensor(0)?;
+    let low = call.optional(1, |args, i| args.scalar(i))?;
+    let high = call.optional(2, |args, i| args.scalar(i))?;
+    let target = call.out(out, x.sizes())?;
+    let mut dtype = x.dtype;
+    for bound in [low, high].into_iter().flatten() {
+        let operands = [Source::Tensor(x).operand(), Source::Scalar(bound).operand()];
+        let promoted = sconce_schema::promote(&operands).unwrap_or(dtype);
+        dtype = if promoted.is_floating() && !dtype.is_floating() { promoted } else { dtype };
+    }
+    let parallel = call.parallel();
+    compute!(dtype, 0, C => {
+        let bound = |scalar: Option<Scalar>, open: C| {
+            scalar.map_or(open, |s| if C::INTEGER { C::from_i64(s.to_i64()) } else { C::from_f64(s.to_f64()) })
+        };
+        let (low, high) = (bound(low, C::LOWEST), bound(high, C::HIGHEST));
+        run(parallel, [Source::Tensor(x)], out, target, |x, out| each1(x, out, |x: C| {
+            let x = if x < low { low } else { x };
+            if x > high { high } else { x }
+        }))
+    })
+}
+
+fn bitwise_not(call: &mut Call<'_>) -> Result<(), Fault> {
+    let x = call.tensor(0)?;
+    let out = call.out(1, x.sizes())?;
+    let parallel = call.parallel();
+    match x.dtype {
+        sconce_core::ScalarType::Bool => {
+            run(parallel, [Source::Tensor(x)], 1, out, |x, out| each1(x, out, |x: i64| Bool::from(x == 0)))
+        }
+        dtype if dtype.is_integral(false) => {
+            run(parallel, [Source::Tensor(x)], 1, out, |x, out| each1(x, out, |x: i64| !x))
+        }
+        other => Err(crate::typed::unsupported(0, other)),
+    }
+}

@@ -1,0 +1,75 @@
+//! How tensors meet in memory, and typed slices of them.
+use crate::typed::Typed;
+use sconce_core::{Code, Fault, MAX_RANK, Shape, Tensor, TensorMut};
+use sconce_kernels::map::Broadcast;
+use sconce_kernels::view::{view, view_mut};
+use sconce_schema::{ShapeError, Sizes, shapes};
+
+/// A tensor's elements, in memory order.
+pub(crate) fn elements<'c, T: Typed>(argument: usize, tensor: &Tensor<'c>) -> Result<&'c [T], Fault> {
+    if tensor.dtype != T::DTYPE {
+        return Err(other_type(argument));
+    }
+    view(tensor.data).ok_or(misaligned(argument))
+}
+
+/// An output's elements, in memory order.
+pub(crate) fn elements_mut<'c, T: Typed>(argument: usize, tensor: TensorMut<'c>) -> Result<&'c mut [T], Fault> {
+    if tensor.dtype != T::DTYPE {
+        return Err(other_type(argument));
+    }
+    view_mut(tensor.data).ok_or(misaligned(argument))
+}
+
+fn other_type(argument: usize) -> Fault {
+    Fault { code: Code::InvalidType, ..Fault::argument(argument, "the tensor must have the element type of the others") }
+}
+
+pub(crate) fn misaligned(argument: usize) -> Fault {
+    Fault { code: Code::InvalidProgram, ..Fault::argument(argument, "the tensor's data is not aligned to its elements") }
+}
+
+/// The shape to which tensors broadcast.
+pub(crate) fn broadcast_sizes<const N: usize>(operands: [&Shape; N]) -> Result<Sizes, Fault> {
+    shapes::broadcast(operands.map(Shape::sizes)).map_err(shape_fault)
+}
+
+/// A shape error as a fault.
+pub(crate) fn shape_fault(error: ShapeError) -> Fault {
+    match error {
+        ShapeError::Broadcast { dim, left, right } => {
+            let text = "the operands do not broadcast: dimension {} is {} in the one and {} in the other";
+            Fault::new(Code::InvalidArgument, text).with([dim, left, right])
+        }
+        ShapeError::Rank(rank) => {
+            Fault::new(Code::InvalidArgument, "{} dimensions are more than {}").with([rank, MAX_RANK])
+        }
+    }
+}
+
+/// How operands meet in an output: dimensions in the output's memory order, so that the output is walked contiguously
+/// whatever the layouts are. The operands' shapes must broadcast to the output's.
+pub(crate) fn meet<const N: usize>(out: &Shape, operands: [&Shape; N]) -> Result<Broadcast<N>, Fault> {
+    let mut sizes = [0; MAX_RANK];
+    let mut strides = [[0; MAX_RANK]; N];
+    let rank = out.rank();
+    for (n, operand) in operands.iter().enumerate() {
+        let own = operand.strides();
+        let Some(missing) = rank.checked_sub(operand.rank()) else { return Err(no_broadcast(n)) };
+        for (i, &dim) in out.order().iter().enumerate() {
+            let dim = usize::from(dim);
+            sizes[i] = out.sizes()[dim];
+            let Some(dim_of_operand) = dim.checked_sub(missing) else { continue };
+            match operand.sizes()[dim_of_operand] {
+                1 => {}
+                size if size == sizes[i] => strides[n][i] = own[dim_of_operand],
+                _ => return Err(no_broadcast(n)),
+            }
+        }
+    }
+    Ok(Broadcast::new(&sizes[..rank], strides.each_ref().map(|strides| &strides[..rank])))
+}
+
+fn no_broadcast(operand: usize) -> Fault {
+    Fault::argument(operand, "the operand does not broadcast to the output")
+}

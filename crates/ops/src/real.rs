@@ -1,0 +1,82 @@
+//! Functions of real numbers, once for `f32` and `f64`.
+//!
+//! `f32` comes from the kernels, whose functions are written so that loops over them vectorise; `f64` from `libm`.
+use sconce_kernels::Float;
+
+/// A floating-point type that computes in itself.
+pub(crate) trait Real:
+    Float<Compute = Self>
+    + core::ops::Add<Output = Self>
+    + core::ops::Sub<Output = Self>
+    + core::ops::Mul<Output = Self>
+    + core::ops::Div<Output = Self>
+    + core::ops::Neg<Output = Self>
+    + crate::typed::Typed
+{
+    fn abs(self) -> Self;
+    fn copysign(self, sign: Self) -> Self;
+    fn floor(self) -> Self;
+    fn ceil(self) -> Self;
+    fn trunc(self) -> Self;
+    fn round_ties_even(self) -> Self;
+    fn sqrt(self) -> Self;
+    fn rem(self, other: Self) -> Self;
+    fn exp(self) -> Self;
+    fn expm1(self) -> Self;
+    fn log(self) -> Self;
+    fn log1p(self) -> Self;
+    fn log2(self) -> Self;
+    fn log10(self) -> Self;
+    fn sin(self) -> Self;
+    fn cos(self) -> Self;
+    fn tan(self) -> Self;
+    fn asin(self) -> Self;
+    fn acos(self) -> Self;
+    fn atan(self) -> Self;
+    fn atan2(self, other: Self) -> Self;
+    fn sinh(self) -> Self;
+    fn cosh(self) -> Self;
+    fn tanh(self) -> Self;
+    fn asinh(self) -> Self;
+    fn acosh(self) -> Self;
+    fn atanh(self) -> Self;
+    fn erf(self) -> Self;
+    fn sigmoid(self) -> Self;
+    fn pow(self, exponent: Self) -> Self;
+}
+
+macro_rules! real {
+    ($type:ty, $($name:ident ($($argument:ident),*) = $function:path;)*) => {
+        impl Real for $type {
+            $(#[inline(always)]
+            fn $name(self $(, $argument: Self)*) -> Self {
+                $function(self $(, $argument)*)
+            })*
+        }
+    };
+}
+
+real! { f64,
+    abs() = libm::fabs; copysign(sign) = libm::copysign; floor() = libm::floor; ceil() = libm::ceil;
+    trunc() = libm::trunc; round_ties_even() = libm::rint; sqrt() = libm::sqrt; rem(other) = libm::fmod;
+    exp() = libm::exp; expm1() = libm::expm1; log() = libm::log; log1p() = libm::log1p; log2() = libm::log2;
+    log10() = libm::log10; sin() = libm::sin; cos() = libm::cos; tan() = libm::tan; asin() = libm::asin;
+    acos() = libm::acos; atan() = libm::atan; atan2(other) = libm::atan2; sinh() = libm::sinh; cosh() = libm::cosh;
+    tanh() = libm::tanh; asinh() = libm::asinh; acosh() = libm::acosh; atanh() = libm::atanh; erf() = libm::erf;
+    sigmoid() = sigmoid; pow(exponent) = libm::pow;
+}
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + libm::exp(-x))
+}
+
+real! { f32,
+    abs() = libm::fabsf; copysign(sign) = libm::copysignf; floor() = libm::floorf; ceil() = libm::ceilf;
+    trunc() = libm::truncf; round_ties_even() = libm::rintf; sqrt() = libm::sqrtf; rem(other) = libm::fmodf;
+    exp() = libm::expf; expm1() = libm::expm1f; log() = libm::logf; log1p() = libm::log1pf; log2() = libm::log2f;
+    log10() = libm::log10f; sin() = libm::sinf; cos() = libm::cosf; tan() = libm::tanf; asin() = libm::asinf;
+    acos() = libm::acosf; atan() = libm::atanf; atan2(other) = libm::atan2f; sinh() = libm::sinhf;
+    cosh() = libm::coshf; tanh() = libm::tanhf; asinh() = libm::asinhf; acosh() = libm::acoshf;
+    atanh() = libm::atanhf; erf() = libm::erff; sigmoid() = sigmoid_f32; pow(exponent) = libm::powf;
+}
+fn sigmoid_f32(x: f32) -> f32 { 1.0 / (1.0 + libm::expf(-x)) }
