@@ -26,6 +26,8 @@ mod builder;
 mod error;
 #[macro_use]
 pub mod flatbuf;
+#[cfg(test)]
+mod mutation;
 pub mod ptd;
 pub mod pte;
 mod scalar_type;

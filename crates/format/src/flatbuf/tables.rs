@@ -35,7 +35,6 @@ macro_rules! tables {
         impl<'a> $crate::flatbuf::View<'a> for $name<'a> {
             const SCHEMA: &'static $crate::flatbuf::Schema = {
                 static ROWS: $crate::flatbuf::Schema = $crate::flatbuf::Schema {
-                    name: stringify!($name),
                     fields: &[$($crate::flatbuf::Field {
                         id: $id,
                         kind: $crate::flatbuf::class!(kind () $kind $($arg)?),

@@ -181,3 +181,6 @@ impl<'a> File<'a> {
         Ok(())
     }
 }
+
+#[cfg(all(test, feature = "write"))]
+mod tests;

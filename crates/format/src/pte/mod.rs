@@ -189,3 +189,6 @@ impl<'a> File<'a> {
         self.program.execution_plan().iter().find(|plan| plan.name() == Some(method))
     }
 }
+
+#[cfg(all(test, feature = "write"))]
+mod tests;
