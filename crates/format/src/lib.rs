@@ -24,7 +24,6 @@ pub mod bpte;
 #[cfg(feature = "write")]
 mod builder;
 mod error;
-#[macro_use]
 pub mod flatbuf;
 #[cfg(test)]
 mod mutation;

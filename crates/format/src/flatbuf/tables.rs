@@ -124,8 +124,8 @@ macro_rules! tables {
     };
 }
 
-/// Sorts the type of a row into scalar, text, table and union, each alone or in a vector, and passes it on to `$then!`
-/// as `class! { [vector] scalar i32 (row) }` and so on.
+/// Sorts the type of a row into scalar, text, table and union, alone or (in the plural) in a vector, and passes it on to
+/// `$then!` as `scalar i32 (row)`, `tables Part (row)` and so on.
 macro_rules! class {
     ($then:ident $row:tt bool) => {
         $crate::flatbuf::$then! { scalar bool $row }

@@ -188,6 +188,12 @@ fn heads() {
     let cut = header.segment_base + 1;
     let error = File::parse(&short, header, cut).err();
     assert!(matches!(error, Some(Error::Invalid { place: Place::Segment(0), rule: Rule::SegmentOutside, .. })));
+    // Such a header may point anywhere as long as there is nothing to find.
+    let program = Program { plans: vec![Plan::new("f")], ..Program::default() };
+    let mut nowhere = program.write_with(Options { always_header: true, ..Options::default() });
+    nowhere[12] = 24;
+    nowhere[24..32].copy_from_slice(&(1u64 << 40).to_le_bytes());
+    assert_eq!(parse(&nowhere).unwrap().segment(0), Some(0..0));
     let mut endless = file;
     endless[24..32].copy_from_slice(&u64::MAX.to_le_bytes());
     assert!(matches!(Header::parse(&endless, size), Err(Error::Corrupt { offset: 24, .. })));
