@@ -24,8 +24,9 @@ pub mod bpte;
 #[cfg(feature = "write")]
 mod builder;
 mod error;
-#[macro_use]
 pub mod flatbuf;
+#[cfg(test)]
+mod mutation;
 pub mod ptd;
 pub mod pte;
 mod scalar_type;

@@ -104,3 +104,6 @@ fn check(value: Value<'_>, place: Place) -> Result<(), Error> {
         len => Err(Error::invalid(place, Rule::DataSize, len.unwrap_or(u64::MAX), nbytes)),
     }
 }
+
+#[cfg(all(test, feature = "write"))]
+mod tests;

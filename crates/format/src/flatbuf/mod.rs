@@ -17,7 +17,8 @@ mod tables;
 mod verify;
 
 pub(crate) use tables::{accessor, class, kind, tables};
-pub use verify::{Field, Kind, Schema, verify};
+pub(crate) use verify::{Field, Kind};
+pub use verify::{Schema, verify};
 
 use crate::Error;
 use core::fmt;
@@ -297,3 +298,6 @@ pub fn strip_size_prefix(bytes: &[u8]) -> Result<&[u8], Error> {
         actual: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
     })
 }
+
+#[cfg(test)]
+mod tests;

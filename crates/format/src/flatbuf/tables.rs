@@ -35,7 +35,6 @@ macro_rules! tables {
         impl<'a> $crate::flatbuf::View<'a> for $name<'a> {
             const SCHEMA: &'static $crate::flatbuf::Schema = {
                 static ROWS: $crate::flatbuf::Schema = $crate::flatbuf::Schema {
-                    name: stringify!($name),
                     fields: &[$($crate::flatbuf::Field {
                         id: $id,
                         kind: $crate::flatbuf::class!(kind () $kind $($arg)?),
@@ -125,8 +124,8 @@ macro_rules! tables {
     };
 }
 
-/// Sorts the type of a row into scalar, text, table and union, each alone or in a vector, and passes it on to `$then!`
-/// as `class! { [vector] scalar i32 (row) }` and so on.
+/// Sorts the type of a row into scalar, text, table and union, alone or (in the plural) in a vector, and passes it on to
+/// `$then!` as `scalar i32 (row)`, `tables Part (row)` and so on.
 macro_rules! class {
     ($then:ident $row:tt bool) => {
         $crate::flatbuf::$then! { scalar bool $row }

@@ -137,7 +137,7 @@ impl<'a> File<'a> {
         self.root.named_data().iter().position(|entry| entry.key() == Some(key))
     }
 
-    /// Absolute byte range of entry `index` in the file; empty past the end.
+    /// Absolute byte range of entry `index` in the file; `0..0` if it is empty, and past the end.
     pub fn range(&self, index: usize) -> Range<u64> {
         let segment = self.root.named_data().get(index).and_then(|entry| self.segment(entry.segment_index()));
         segment.unwrap_or(0..0)
@@ -150,6 +150,9 @@ impl<'a> File<'a> {
 
     fn segment(&self, index: u32) -> Option<Range<u64>> {
         let segment = self.root.segments().get(usize::try_from(index).ok()?)?;
+        if segment.size() == 0 {
+            return Some(0..0);
+        }
         let start = self.header.segment_base.checked_add(segment.offset())?;
         Some(start..start.checked_add(segment.size())?)
     }
@@ -181,3 +184,6 @@ impl<'a> File<'a> {
         Ok(())
     }
 }
+
+#[cfg(all(test, feature = "write"))]
+mod tests;

@@ -60,7 +60,9 @@ impl Header {
         };
         let end = header.segment_base.checked_add(header.segment_data_size);
         let end = end.ok_or(Error::Corrupt { offset: 24, what: "the segments end beyond the largest file" })?;
-        let expected = end.max(header.program_size);
+        // Without a size of the segments, where they begin says nothing: they may all be empty.
+        let data_end = if header.segment_data_size > 0 { end } else { 0 };
+        let expected = data_end.max(header.program_size);
         if expected > file_size {
             return Err(Error::Truncated { expected, actual: file_size });
         }
@@ -130,9 +132,12 @@ impl<'a> File<'a> {
         self.program
     }
 
-    /// Absolute byte range of segment `index` in the file.
+    /// Absolute byte range of segment `index` in the file. An empty segment is nowhere: `0..0`.
     pub fn segment(&self, index: u32) -> Option<Range<u64>> {
         let segment = self.program.segments().get(usize::try_from(index).ok()?)?;
+        if segment.size() == 0 {
+            return Some(0..0);
+        }
         let start = self.header.segment_base.checked_add(segment.offset())?;
         Some(start..start.checked_add(segment.size())?)
     }
@@ -189,3 +194,6 @@ impl<'a> File<'a> {
         self.program.execution_plan().iter().find(|plan| plan.name() == Some(method))
     }
 }
+
+#[cfg(all(test, feature = "write"))]
+mod tests;

@@ -52,7 +52,7 @@ fn segments(file: File<'_>, file_size: u64) -> Checked {
             return Err(Error::invalid(place, Rule::SegmentUnreachable, segment.size(), 0));
         }
         let end = file.segment(number(i)).map_or(u64::MAX, |range| range.end);
-        if segment.size() > 0 && end > file_size {
+        if end > file_size {
             return Err(Error::invalid(place, Rule::SegmentOutside, end, file_size));
         }
     }

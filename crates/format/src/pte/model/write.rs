@@ -269,8 +269,8 @@ fn tensor(b: &mut Builder, tensor: &Tensor) -> Slot {
     let (data, memory) = match tensor.storage {
         Storage::Unplanned => (0, None),
         Storage::Planned(memory) => (0, Some(memory)),
-        Storage::Constant(constant) => (constant + 1, None),
-        Storage::Initialised(memory, state) => (state + 1, Some(memory)),
+        Storage::Constant(constant) => (constant.saturating_add(1), None),
+        Storage::Initialised(memory, state) => (state.saturating_add(1), Some(memory)),
         Storage::External(memory) => (0, memory),
     };
     let allocation = memory.map_or(Slot::Absent, |Memory { id, offset }| {
