@@ -13,7 +13,7 @@ when it is also bundled) with one `.npz` per run beside it:
 
 An `.npz` holds `in0, in1, ...` and `out0, out1, ...`: logical row-major values, numbered over the flattened inputs and
 outputs. Inputs that are not tensors are left out but keep their number; outputs that are not tensors are stored as
-zero-dim arrays (int64, float64, bool; strings and None are left out). bfloat16 is stored as the uint16 of its bits.
+zero-dim arrays (int64, float64, bool), and None is left out. bfloat16 is stored as the uint16 of its bits.
 
 Everything is seeded, so the same packages (`requirements.txt`) write the same bytes. Every program is then run on the
 official runtime, and the agreement is printed; where that runtime is known to differ from PyTorch, or cannot run a
@@ -109,11 +109,7 @@ def run_eagerly(case):
 
 def golden_arrays(run, outputs):
     inputs = {f"in{i}": array(leaf) for i, leaf in enumerate(run.leaves) if isinstance(leaf, torch.Tensor)}
-    return inputs | {f"out{i}": array(leaf) for i, leaf in enumerate(outputs) if is_value(leaf)}
-
-
-def is_value(leaf):
-    return leaf is not None and not isinstance(leaf, str)
+    return inputs | {f"out{i}": array(leaf) for i, leaf in enumerate(outputs) if leaf is not None}
 
 
 def array(leaf):
