@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Times programs on the official runtime and on `sconce bench`, on the same machine in the same minutes.
+
+    bench_official.py SCONCE FILE.pte...             table of both, alternating: official, sconce, official, sconce, ...
+    bench_official.py SCONCE --scaling FILE.pte...   how well sconce's second thread is used, against two processes
+
+Each round is a fresh process, so neither side inherits the other's caches, and a slow spell of the machine falls on
+both. Every program needs its golden `NAME.npz` beside it: it supplies the official runtime's inputs, all tensors. A
+program's latency is the median over the rounds of the median of each round.
+
+The scaling mode compares a second thread with the most a second core can give: it runs one 1-thread process, two
+1-thread processes at once, then one 2-thread process. With t the latencies and the throughput of two processes as
+the sum of both,
+
+    speed-up = t(1 thread) / t(2 threads)
+    ceiling  = throughput(two processes) / throughput(one process)
+    efficiency = speed-up / ceiling
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("sconce", help="path of the sconce command")
+    parser.add_argument("files", nargs="+", type=pathlib.Path, metavar="FILE.pte")
+    parser.add_argument("--threads", type=int, default=1, help="threads of both sides (default 1)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each side (default 3)")
+    parser.add_argument("--seconds", type=float, default=3, help="how long an official round measures (default 3)")
+    parser.add_argument("--scaling", action="store_true", help="compare two threads with two processes")
+    parser.add_argument("--official-round", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.official_round:
+        print(json.dumps(time_official(options.files[0], options.threads, options.seconds)))
+    elif options.scaling:
+        scaling_table(options)
+    else:
+        comparison_table(options)
+
+
+def comparison_table(options):
+    print(f"{options.threads} thread(s), {options.rounds} alternating rounds, milliseconds\n")
+    print("| program | official median | official first | sconce median | sconce first | official / sconce |")
+    print("|---|---:|---:|---:|---:|---:|", flush=True)
+    for file in options.files:
+        official, ours = [], []
+        for _ in range(options.rounds):
+            official.append(official_round(file, options))
+            ours.append(sconce_round(options.sconce, file, options.threads))
+        medians = [middle(rounds, "median_ms") for rounds in (official, ours)]
+        firsts = [middle(rounds, "first_ms") for rounds in (official, ours)]
+        print(
+            f"| {file.stem} | {medians[0]:.3f} | {firsts[0]:.3f} | {medians[1]:.3f} | {firsts[1]:.3f} "
+            f"| {medians[0] / medians[1]:.2f}x |",
+            flush=True,
+        )
+
+
+def scaling_table(options):
+    print(f"{options.rounds} rounds, medians in milliseconds\n")
+    print("| program | 1 thread | two processes | 2 threads | speed-up | ceiling | efficiency |")
+    print("|---|---:|---:|---:|---:|---:|---:|", flush=True)
+    for file in options.files:
+        alone, together, threaded = [], [], []
+        for _ in range(options.rounds):
+            alone.append(sconce_round(options.sconce, file, 1)["median_ms"])
+            pair = [start_sconce(options.sconce, file, 1) for _ in range(2)]
+            together.append([finish_sconce(process)["median_ms"] for process in pair])
+            threaded.append(sconce_round(options.sconce, file, 2)["median_ms"])
+        one, two = statistics.median(alone), statistics.median(threaded)
+        ceiling = one * statistics.median(sum(1 / latency for latency in pair) for pair in together)
+        shared = statistics.median(latency for pair in together for latency in pair)
+        print(
+            f"| {file.stem} | {one:.3f} | {shared:.3f} | {two:.3f} | {one / two:.2f}x | {ceiling:.2f}x "
+            f"| {100 * one / two / ceiling:.0f} % |",
+            flush=True,
+        )
+
+
+def middle(rounds, key):
+    return statistics.median(measured[key] for measured in rounds)
+
+
+def sconce_round(sconce, file, threads):
+    return finish_sconce(start_sconce(sconce, file, threads))
+
+
+def start_sconce(sconce, file, threads):
+    command = [sconce, "bench", str(file), "--threads", str(threads), "--json"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def finish_sconce(process):
+    output, _ = process.communicate()
+    if process.returncode != 0:
+        sys.exit(f"{' '.join(process.args)} failed with code {process.returncode}")
+    [measured] = json.loads(output)
+    return measured
+
+
+def official_round(file, options):
+    command = [
+        sys.executable, __file__, options.sconce, str(file), "--official-round",
+        "--threads", str(options.threads), "--seconds", str(options.seconds),
+    ]
+    finished = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if finished.returncode != 0:
+        sys.exit(f"the official runtime failed on {file}:\n{finished.stderr.strip()[-2000:]}")
+    return json.loads(finished.stdout.strip().split("\n")[-1])
+
+
+def time_official(file, threads, seconds):
+    """One process's measurement of a program on the official runtime, with the keys of `sconce bench --json`."""
+    import numpy as np
+    import torch
+    from executorch.extension.pybindings import portable_lib
+
+    torch.set_num_threads(threads)
+    portable_lib._unsafe_reset_threadpool(threads)
+    with np.load(file.with_suffix(".npz")) as golden:
+        names = sorted((name for name in golden.files if name.startswith("in")), key=lambda name: int(name[2:]))
+        inputs = [torch.from_numpy(golden[name]) for name in names]
+
+    external = file.with_suffix(".ptd")
+    started = time.perf_counter()
+    module = portable_lib._load_for_executorch(str(file), str(external) if external.exists() else None)
+    load = time.perf_counter() - started
+    first = time_call(module, inputs)
+    latencies = []
+    while sum(latencies) < seconds or len(latencies) < 3:
+        latencies.append(time_call(module, inputs))
+    milliseconds = {
+        "load_ms": load, "first_ms": first, "min_ms": min(latencies), "median_ms": statistics.median(latencies),
+    }
+    return {key: value * 1e3 for key, value in milliseconds.items()} | {"runs": len(latencies)}
+
+
+def time_call(module, inputs):
+    started = time.perf_counter()
+    module.forward(inputs, clone_outputs=False)
+    return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    main()
