@@ -206,7 +206,11 @@ impl<'c> Args<'c> {
         let KernelTypes::IntList(list) = self.constant(argument)? else {
             return Err(wrong_type(argument, "a list of integers is needed here"));
         };
-        match list.items().get(position).and_then(|index| usize::try_from(index).ok()).map(|index| self.state.slot(index))
+        match list
+            .items()
+            .get(position)
+            .and_then(|index| usize::try_from(index).ok())
+            .map(|index| self.state.slot(index))
         {
             Some(Slot::Int(value)) => Ok(value),
             _ => Err(wrong_type(argument, "element {} of the list is not an integer").with([position])),

@@ -157,7 +157,10 @@ impl<'a> Execution<'a> {
 
     fn set_tensor(&mut self, number: u32, record: Record, tensor: &Tensor<'_>) -> Result<(), Fault> {
         if tensor.dtype != self.state.dtype(record) {
-            return Err(Fault::new(Code::InvalidArgument, "the tensor has another element type than the program takes"));
+            return Err(Fault::new(
+                Code::InvalidArgument,
+                "the tensor has another element type than the program takes",
+            ));
         }
         self.state.resize(record, tensor.sizes())?;
         let shape = self.state.shape(record);

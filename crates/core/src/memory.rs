@@ -69,11 +69,7 @@ pub(crate) struct Span {
 impl Span {
     fn overlaps(&self, other: &Span) -> bool {
         let ends_after = |a: &Span, b: &Span| a.offset.saturating_add(a.len) > b.offset;
-        self.arena == other.arena
-            && self.len > 0
-            && other.len > 0
-            && ends_after(self, other)
-            && ends_after(other, self)
+        self.arena == other.arena && self.len > 0 && other.len > 0 && ends_after(self, other) && ends_after(other, self)
     }
 }
 
@@ -158,7 +154,9 @@ impl<'c> Ledger<'c> {
             return Err(Fault::new(Code::Internal, "this output was taken already"));
         }
         if len > span.len {
-            return Err(Fault::new(Code::Internal, "{} bytes are more than the {} of this output").with([len, span.len]));
+            return Err(
+                Fault::new(Code::Internal, "{} bytes are more than the {} of this output").with([len, span.len])
+            );
         }
         let start = self.locate(span)?;
         cells[1].set(cells[1].get() | TAKEN);

@@ -73,7 +73,10 @@ impl<'a> Method<'a> {
 
     /// Value `index` as the program records it.
     pub(crate) fn value(&self, index: u32) -> KernelTypes<'a> {
-        usize::try_from(index).ok().and_then(|index| self.plan.values().get(index)).map_or(KernelTypes::None, |v| v.val())
+        usize::try_from(index)
+            .ok()
+            .and_then(|index| self.plan.values().get(index))
+            .map_or(KernelTypes::None, |v| v.val())
     }
 
     /// Value indices of the inputs.
@@ -259,12 +262,7 @@ impl<'a> Method<'a> {
         self.init_places(state)
     }
 
-    fn init_record(
-        &self,
-        state: State<'_>,
-        at: usize,
-        tensor: &pte::Tensor<'a>,
-    ) -> Result<(Record, usize), Fault> {
+    fn init_record(&self, state: State<'_>, at: usize, tensor: &pte::Tensor<'a>) -> Result<(Record, usize), Fault> {
         let broken = Fault::new(Code::InvalidProgram, "the tensor's type or sizes are not valid here");
         let dtype = dtype_of(tensor).ok_or(broken)?;
         let shape = shape_of(tensor).ok_or(broken)?;
@@ -386,7 +384,8 @@ fn overlap_words(args: &Args<'_>, writes: impl Fn(usize) -> bool) -> usize {
         Place::Arena { id, offset } => Some((id, offset, offset.saturating_add(state.capacity_bytes(record)))),
         _ => None,
     };
-    let written = || (0..count).filter(|&i| writes(i)).flat_map(|i| args.records(i).map(|(_, record)| record).filter_map(range));
+    let written =
+        || (0..count).filter(|&i| writes(i)).flat_map(|i| args.records(i).map(|(_, record)| record).filter_map(range));
     let shared = |&record: &Record| {
         range(record).is_some_and(|(id, start, end)| written().any(|(i, s, e)| i == id && s < end && start < e))
     };

@@ -24,20 +24,12 @@ impl<'a> Program<'a> {
     }
 
     /// The view again, over a loader whose program [`Program::load`] accepted with this header.
-    pub fn reopen(
-        header: Header,
-        loader: &'a dyn DataLoader,
-        external: &'a dyn NamedData,
-    ) -> Result<Self, Error> {
+    pub fn reopen(header: Header, loader: &'a dyn DataLoader, external: &'a dyn NamedData) -> Result<Self, Error> {
         let bytes = load(loader, 0..header.program_size, Part::Program)?;
         Self::with_file(pte::File::reopen(bytes, header), loader, external)
     }
 
-    fn with_file(
-        file: pte::File<'a>,
-        loader: &'a dyn DataLoader,
-        external: &'a dyn NamedData,
-    ) -> Result<Self, Error> {
+    fn with_file(file: pte::File<'a>, loader: &'a dyn DataLoader, external: &'a dyn NamedData) -> Result<Self, Error> {
         let segment = file.program().constant_segment().filter(|segment| segment.offsets().len() > 1);
         let range = segment.and_then(|segment| file.segment(segment.segment_index())).unwrap_or(0..0);
         let constants_at = range.start;

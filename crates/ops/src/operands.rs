@@ -22,11 +22,17 @@ pub(crate) fn elements_mut<'c, T: Typed>(argument: usize, tensor: TensorMut<'c>)
 }
 
 fn other_type(argument: usize) -> Fault {
-    Fault { code: Code::InvalidType, ..Fault::argument(argument, "the tensor must have the element type of the others") }
+    Fault {
+        code: Code::InvalidType,
+        ..Fault::argument(argument, "the tensor must have the element type of the others")
+    }
 }
 
 pub(crate) fn misaligned(argument: usize) -> Fault {
-    Fault { code: Code::InvalidProgram, ..Fault::argument(argument, "the tensor's data is not aligned to its elements") }
+    Fault {
+        code: Code::InvalidProgram,
+        ..Fault::argument(argument, "the tensor's data is not aligned to its elements")
+    }
 }
 
 /// The shape to which tensors broadcast.

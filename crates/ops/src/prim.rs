@@ -54,8 +54,8 @@ pub(crate) static OPS: &[Op] = ops! {
     "executorch_prim::truediv.Scalar" [3] writes [] => scalar! {
         [a @ (Int(_) | Double(_)), b @ (Int(_) | Double(_)), _] => Double(a.to_f64() / b.to_f64()),
     };
-    "executorch_prim::sym_float.Scalar" [2] writes [] => scalar! { [a, _, _] => Double(a.to_f64()) };
-    "executorch_prim::sym_int.Scalar" [2] writes [] => scalar! { [a, _, _] => Int(a.to_i64()) };
+    "executorch_prim::sym_float.Scalar" [2] writes [] => |call| call.set(1, Double(call.scalar(0)?.to_f64()));
+    "executorch_prim::sym_int.Scalar" [2] writes [] => |call| call.set(1, Int(call.scalar(0)?.to_i64()));
     "executorch_prim::eq.Scalar" [3] writes [] => compare!(|a, b| a == b);
     "executorch_prim::gt.Scalar" [3] writes [] => compare!(|a, b| a > b);
     "executorch_prim::lt.Scalar" [3] writes [] => compare!(|a, b| a < b);
@@ -170,9 +170,7 @@ fn view_as(call: &mut Call<'_>) -> Result<(), Fault> {
         return Err(Fault::argument(2, "a view must have the element type of what it views"));
     }
     let wanted = call.ints(1)?;
-    let sizes = sconce_schema::shapes::view(shape.sizes(), &wanted).ok_or(Fault::argument(
-        1,
-        "the sizes do not have as many elements as the tensor",
-    ))?;
+    let sizes = sconce_schema::shapes::view(shape.sizes(), &wanted)
+        .ok_or(Fault::argument(1, "the sizes do not have as many elements as the tensor"))?;
     call.alias(2, 0, &sizes)
 }

@@ -79,4 +79,6 @@ real! { f32,
     cosh() = libm::coshf; tanh() = libm::tanhf; asinh() = libm::asinhf; acosh() = libm::acoshf;
     atanh() = libm::atanhf; erf() = libm::erff; sigmoid() = sigmoid_f32; pow(exponent) = libm::powf;
 }
-fn sigmoid_f32(x: f32) -> f32 { 1.0 / (1.0 + libm::expf(-x)) }
+fn sigmoid_f32(x: f32) -> f32 {
+    1.0 / (1.0 + libm::expf(-x))
+}

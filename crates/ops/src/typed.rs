@@ -20,8 +20,7 @@ typed! {
 /// The fault for an element type that an operator does not take.
 pub(crate) fn unsupported(argument: usize, dtype: ScalarType) -> Fault {
     let text = "elements of type number {} (see ScalarType) are not something this operator computes with";
-    Fault { code: sconce_core::Code::NotSupported, ..Fault::argument(argument, text) }
-        .with([usize::from(dtype.code())])
+    Fault { code: sconce_core::Code::NotSupported, ..Fault::argument(argument, text) }.with([usize::from(dtype.code())])
 }
 
 /// Runs an expression with `$T` standing for the Rust type of an element type: `numbers` for all, `floats` for the

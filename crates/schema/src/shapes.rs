@@ -43,9 +43,10 @@ pub fn broadcast<'a>(operands: impl IntoIterator<Item = &'a [usize]>) -> Result<
 /// The sizes of a view: as wanted, with one -1 standing for whatever is left. `None` when the elements do not fit.
 pub fn view(sizes: &[usize], wanted: &[i64]) -> Option<Sizes> {
     let numel = sizes.iter().try_fold(1usize, |n, &size| n.checked_mul(size))?;
-    let known = wanted.iter().filter(|&&size| size != -1).try_fold(1usize, |n, &size| {
-        n.checked_mul(usize::try_from(size).ok()?)
-    })?;
+    let known = wanted
+        .iter()
+        .filter(|&&size| size != -1)
+        .try_fold(1usize, |n, &size| n.checked_mul(usize::try_from(size).ok()?))?;
     let open = wanted.iter().filter(|&&size| size == -1).count();
     let rest = match open {
         0 => (known == numel).then_some(0)?,

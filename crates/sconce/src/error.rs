@@ -144,7 +144,9 @@ impl Error {
         let code = match self {
             Error::Io { .. } => Code::AccessFailed,
             Error::Format { .. } => Code::InvalidProgram,
-            Error::DuplicateData { .. } | Error::MethodNotFound { .. } | Error::InputCount { .. } => Code::InvalidArgument,
+            Error::DuplicateData { .. } | Error::MethodNotFound { .. } | Error::InputCount { .. } => {
+                Code::InvalidArgument
+            }
             Error::MissingOperators { .. } => Code::OperatorMissing,
             Error::MissingBackends { .. } | Error::BackendUnavailable { .. } => Code::NotFound,
             Error::Backend { fault, .. } | Error::Input { fault, .. } | Error::Run { fault, .. } => fault.code,
@@ -167,11 +169,20 @@ impl fmt::Display for Error {
                 write!(f, "{file}: an earlier data file already has an entry named `{key}`; pass only one of them")
             }
             Error::MissingOperators { names } => {
-                write!(f, "the program uses {} operator(s) that this build lacks: {}; ", names.len(), names.join(", "))?;
+                write!(
+                    f,
+                    "the program uses {} operator(s) that this build lacks: {}; ",
+                    names.len(),
+                    names.join(", ")
+                )?;
                 f.write_str("register kernels of these names with `Registry::add_kernel`, or export without them")
             }
             Error::MissingBackends { names, available } => {
-                write!(f, "the program was exported for the backend(s) {}, which this build lacks; ", names.join(", "))?;
+                write!(
+                    f,
+                    "the program was exported for the backend(s) {}, which this build lacks; ",
+                    names.join(", ")
+                )?;
                 match available.as_slice() {
                     [] => f.write_str("it has none. ")?,
                     names => write!(f, "it has {}. ", names.join(", "))?,
@@ -179,7 +190,9 @@ impl fmt::Display for Error {
                 f.write_str("Register the backend, or export without it")
             }
             Error::BackendUnavailable { name } => write!(f, "the backend {name} cannot run on this machine"),
-            Error::Backend { name, fault } => write!(f, "the backend {name} cannot take its part of the program: {fault}"),
+            Error::Backend { name, fault } => {
+                write!(f, "the backend {name} cannot take its part of the program: {fault}")
+            }
             Error::MethodNotFound { name, available } => {
                 write!(f, "the program has no method `{name}`; it has {}", available.join(", "))
             }

@@ -1,9 +1,11 @@
 //! Moving elements between dimension orders.
 use sconce_core::Shape;
+use sconce_kernels::copy::{self, Copy};
+use sconce_kernels::{Isa, Serial};
 
 /// Copies elements of `size` bytes from one dimension order to another; sizes are equal.
 pub(crate) fn reorder(size: usize, from: &Shape, source: &[u8], to: &Shape, target: &mut [u8]) {
-    let (from_strides, to_strides) = (from.strides(), to.strides());
-    let rank = from.rank();
-    sconce_kernels::copy::strided(size, from.sizes(), source, &from_strides[..rank], target, &to_strides[..rank]);
+    let (from_strides, to_strides, rank) = (from.strides(), to.strides(), from.rank());
+    let copy = Copy { shape: from.sizes(), from_strides: &from_strides[..rank], to_strides: &to_strides[..rank] };
+    copy::copy(Isa::detect(), &Serial, size, &copy, source, target);
 }

@@ -88,7 +88,7 @@ impl Module {
             error => Error::Core(error),
         })?;
         if !options.lazy {
-            check(program, &options)?;
+            check(&program.methods().collect::<Vec<_>>(), &options)?;
         }
         let (header, methods) = (program.header(), program.methods().len());
         let pool = Arc::new(Pool::new(options.threads.unwrap_or_else(sconce_parallel::physical_cores)));
@@ -162,7 +162,7 @@ impl Shared {
         }
         let method = self.method(index);
         let registry = &*self.options.registry;
-        check_methods(std::iter::once(method), &self.options)?;
+        check(&[method], &self.options)?;
         let mut kernels = vec![KernelId::NONE; method.operators()];
         method.resolve(registry, &mut kernels).map_err(Error::Core)?;
         let delegates = (0..method.delegates())
@@ -189,21 +189,15 @@ fn open(path: &Path, copy: bool) -> Result<FileBytes, Error> {
     opened.map_err(|error| Error::Io { file: path.display().to_string(), error })
 }
 
-/// Whether everything the program needs is registered; all that is missing is told at once.
-fn check(program: Program<'_>, options: &Options) -> Result<(), Error> {
-    check_methods(program.methods(), options)
-}
-
-fn check_methods<'a>(methods: impl Iterator<Item = Method<'a>> + Clone, options: &Options) -> Result<(), Error> {
+/// Whether everything that methods need is registered; all that is missing is told at once.
+fn check(methods: &[Method<'_>], options: &Options) -> Result<(), Error> {
     let registry = &*options.registry;
-    let names: BTreeSet<String> = methods
-        .clone()
-        .flat_map(|method| method.missing_operators(registry).map(|operator| operator.to_string()))
-        .collect();
+    let missing = methods.iter().flat_map(|method| method.missing_operators(registry));
+    let names: BTreeSet<String> = missing.map(|operator| operator.to_string()).collect();
     if !names.is_empty() {
         return Err(Error::MissingOperators { names: names.into_iter().collect() });
     }
-    let backends = methods.flat_map(|method| (0..method.delegates()).filter_map(move |i| method.backend_name(i)));
+    let backends = methods.iter().flat_map(|method| (0..method.delegates()).filter_map(|i| method.backend_name(i)));
     let names: BTreeSet<&str> = backends.filter(|name| registry.find_backend(name).is_none()).collect();
     if !names.is_empty() {
         let names = names.into_iter().map(str::to_owned).collect();

@@ -41,11 +41,11 @@ pub struct Session {
 }
 
 /// The outputs of a run, where they are.
-pub struct Outputs<'r> {
-    execution: &'r Execution<'r>,
+pub struct Outputs<'r, 'e> {
+    execution: &'r Execution<'e>,
 }
 
-impl Outputs<'_> {
+impl Outputs<'_, '_> {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.execution.outputs()
@@ -133,7 +133,7 @@ impl Session {
     }
 
     /// Runs the method and shows its outputs to `see` where they are.
-    pub fn run_with<R>(&mut self, inputs: &[Input<'_>], see: impl FnOnce(&Outputs<'_>) -> R) -> Result<R, Error> {
+    pub fn run_with<R>(&mut self, inputs: &[Input<'_>], see: impl FnOnce(&Outputs<'_, '_>) -> R) -> Result<R, Error> {
         self.with_execution(inputs, |execution| {
             execution.execute()?;
             Ok(see(&Outputs { execution }))
@@ -142,11 +142,7 @@ impl Session {
 
     /// Runs the method one instruction at a time; `see` hears of each before it runs and may stop the run by answering
     /// false. Gives the number of instructions that ran.
-    pub fn step_through(
-        &mut self,
-        inputs: &[Input<'_>],
-        mut see: impl FnMut(usize) -> bool,
-    ) -> Result<usize, Error> {
+    pub fn step_through(&mut self, inputs: &[Input<'_>], mut see: impl FnMut(usize) -> bool) -> Result<usize, Error> {
         self.with_execution(inputs, |execution| {
             let mut ran = 0;
             while see(ran) && execution.step()? == Step::Ran {
@@ -238,9 +234,7 @@ fn value<'v>(
 ) -> sconce_core::Value<'v> {
     let tensor = |given: sconce_core::Tensor<'v>| {
         sconce_core::Value::Tensor(match reordered.get(index) {
-            Some(Some((shape, copy))) => {
-                sconce_core::Tensor { dtype: given.dtype, shape: *shape, data: copy.as_ref() }
-            }
+            Some(Some((shape, copy))) => sconce_core::Tensor { dtype: given.dtype, shape: *shape, data: copy.as_ref() },
             _ => given,
         })
     };

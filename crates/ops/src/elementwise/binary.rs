@@ -170,7 +170,13 @@ fn int_pow(base: i64, exponent: i64) -> i64 {
     match (u32::try_from(exponent), base) {
         (Ok(exponent), _) => base.wrapping_pow(exponent),
         (Err(_), 1) => 1,
-        (Err(_), -1) => if exponent % 2 == 0 { 1 } else { -1 },
+        (Err(_), -1) => {
+            if exponent % 2 == 0 {
+                1
+            } else {
+                -1
+            }
+        }
         (Err(_), _) => 0,
     }
 }

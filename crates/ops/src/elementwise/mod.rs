@@ -163,9 +163,18 @@ fn walk_chunks<C: Typed, O: Typed, T: Typed, const N: usize>(
 macro_rules! compute {
     ($dtype:expr, $argument:expr, $C:ident => $body:expr) => {
         match $dtype {
-            sconce_core::ScalarType::Double => { type $C = f64; $body }
-            dtype if dtype.is_floating() => { type $C = f32; $body }
-            dtype if dtype.is_integral(true) => { type $C = i64; $body }
+            sconce_core::ScalarType::Double => {
+                type $C = f64;
+                $body
+            }
+            dtype if dtype.is_floating() => {
+                type $C = f32;
+                $body
+            }
+            dtype if dtype.is_integral(true) => {
+                type $C = i64;
+                $body
+            }
             other => Err(crate::typed::unsupported($argument, other)),
         }
     };

@@ -12,21 +12,22 @@ use sconce_schema::to_floating;
 /// A function of real numbers; bodies see `$R`, the type that computes.
 macro_rules! real {
     ($out:literal, |$x:ident: $R:ident| $body:expr) => {
-        |call| {
-            let x = call.tensor(0)?;
-            let out = call.out($out, x.sizes())?;
-            match to_floating(x.dtype) {
-                sconce_core::ScalarType::Double => {
-                    type $R = f64;
-                    run(call.parallel(), [Source::Tensor(x)], $out, out, |x, out| each1(x, out, |$x: $R| -> $R { $body }))
-                }
-                _ => {
-                    type $R = f32;
-                    run(call.parallel(), [Source::Tensor(x)], $out, out, |x, out| each1(x, out, |$x: $R| -> $R { $body }))
-                }
+        |call| real!(@run call, $out, |$x: $R| $body)
+    };
+    (@run $call:expr, $out:literal, |$x:ident: $R:ident| $body:expr) => {{
+        let x = $call.tensor(0)?;
+        let (sources, out) = ([Source::Tensor(x)], $call.out($out, x.sizes())?);
+        match to_floating(x.dtype) {
+            sconce_core::ScalarType::Double => {
+                type $R = f64;
+                run($call.parallel(), sources, $out, out, |x, out| each1(x, out, |$x: $R| -> $R { $body }))
+            }
+            _ => {
+                type $R = f32;
+                run($call.parallel(), sources, $out, out, |x, out| each1(x, out, |$x: $R| -> $R { $body }))
             }
         }
-    };
+    }};
 }
 
 /// A function that keeps the type.
@@ -37,8 +38,12 @@ macro_rules! number {
             let out = call.out($out, x.sizes())?;
             let (parallel, sources) = (call.parallel(), [Source::Tensor(x)]);
             match x.dtype {
-                sconce_core::ScalarType::Double => run(parallel, sources, $out, out, |x, out| each1(x, out, |$x: f64| $real)),
-                dtype if dtype.is_floating() => run(parallel, sources, $out, out, |x, out| each1(x, out, |$x: f32| $real)),
+                sconce_core::ScalarType::Double => {
+                    run(parallel, sources, $out, out, |x, out| each1(x, out, |$x: f64| $real))
+                }
+                dtype if dtype.is_floating() => {
+                    run(parallel, sources, $out, out, |x, out| each1(x, out, |$x: f32| $real))
+                }
                 _ => run(parallel, sources, $out, out, |x, out| each1(x, out, |$i: i64| -> i64 { $int })),
             }
         }
@@ -116,43 +121,42 @@ fn sign<R: Real>(x: R) -> R {
 
 fn gelu(call: &mut Call<'_>) -> Result<(), Fault> {
     match call.str(1)? {
-        "none" => real!(2, |x: R| x * 0.5 * (1.0 + Real::erf(x * core::f64::consts::FRAC_1_SQRT_2 as R)))(call),
-        "tanh" => {
-            let run: fn(&mut Call<'_>) -> Result<(), Fault> = real!(2, |x: R| {
-                let inner = (0.797_884_560_802_865_4 as R) * (x + 0.044715 * x * x * x);
-                0.5 * x * (1.0 + Real::tanh(inner))
-            });
-            run(call)
+        "none" => {
+            real!(@run call, 2, |x: R| x * 0.5 * (1.0 + Real::erf(x * core::f64::consts::FRAC_1_SQRT_2 as R)))
         }
+        "tanh" => real!(@run call, 2, |x: R| {
+            let inner = (0.797_884_560_802_865_4 as R) * (x + 0.044715 * x * x * x);
+            0.5 * x * (1.0 + Real::tanh(inner))
+        }),
         _ => Err(Fault::argument(1, "approximate must be `none` or `tanh`")),
     }
 }
 
 fn leaky_relu(call: &mut Call<'_>) -> Result<(), Fault> {
     let slope = call.scalar(1)?.to_f64();
-    real!(2, |x: R| if x > 0.0 { x } else { x * slope as R })(call)
+    real!(@run call, 2, |x: R| if x > 0.0 { x } else { x * slope as R })
 }
 
 fn elu(call: &mut Call<'_>) -> Result<(), Fault> {
     let [alpha, scale, input_scale] = [call.scalar(1)?, call.scalar(2)?, call.scalar(3)?].map(Scalar::to_f64);
-    real!(4, |x: R| {
+    real!(@run call, 4, |x: R| {
         if x <= 0.0 {
             Real::expm1(x * input_scale as R) * (alpha * scale) as R
         } else {
             x * scale as R
         }
-    })(call)
+    })
 }
 
 fn logit(call: &mut Call<'_>) -> Result<(), Fault> {
     let eps = call.optional(1, |args, i| args.double(i))?;
-    real!(2, |x: R| {
+    real!(@run call, 2, |x: R| {
         let x = match eps {
             Some(eps) => x.max(eps as R).min(1.0 - eps as R),
             None => x,
         };
         Real::log(x / (1.0 - x))
-    })(call)
+    })
 }
 
 /// Limits to numbers given as arguments 1 and 2, either of which may be absent. The result has the promoted type.
