@@ -8,7 +8,8 @@
 //! compute: `f32` (also for half and bfloat16), `f64` and `i64` (for all integers and truth values). The output is walked
 //! in memory order in short chunks; an operand that is contiguous and of the compute type is used where it is, any other
 //! is converted into a chunk on the stack, which stays in the first-level cache. So an operator is compiled three times,
-//! conversions once per pair of types, and mixed types, broadcasting and layouts cost no code.
+//! conversions once per pair of types, and mixed types, broadcasting and layouts cost no code. What is compiled per
+//! operator is the loop over a chunk and nothing else; everything around it calls that loop through a pointer.
 pub(crate) mod binary;
 pub(crate) mod compare;
 pub(crate) mod select;
@@ -55,13 +56,13 @@ impl Source<'_> {
 }
 
 /// Converts `into.len()` elements, `step` apart from element `at` on.
-type Load<C> = fn(data: &[u8], at: usize, step: usize, into: &mut [C]);
+type Load<C> = fn(isa: Isa, data: &[u8], at: usize, step: usize, into: &mut [C]);
 
-fn load<T: Typed, C: Typed>(data: &[u8], at: usize, step: usize, into: &mut [C]) {
+fn load<T: Typed, C: Typed>(isa: Isa, data: &[u8], at: usize, step: usize, into: &mut [C]) {
     let Some(from) = view::<T>(data).and_then(|from| from.get(at..)) else { return };
     match step {
         0 => into.fill(from.first().map_or(C::ZERO, |&value| convert(value))),
-        1 => into.iter_mut().zip(from).for_each(|(into, &value)| *into = convert(value)),
+        1 => isa.vectorize(|| into.iter_mut().zip(from).for_each(|(into, &value)| *into = convert(value))),
         _ => into.iter_mut().zip(from.iter().step_by(step)).for_each(|(into, &value)| *into = convert(value)),
     }
 }
@@ -91,13 +92,54 @@ impl<'c, C: Typed> Reader<'c, C> {
     }
 }
 
-/// Runs `f` over operands and output. `f` gets slices of equal length.
+impl<'c, C: Typed> Reader<'c, C> {
+    /// The elements `step` apart from element `first` on, where they are or in `buffer`.
+    fn chunk<'b>(&self, isa: Isa, first: usize, step: usize, buffer: &'b mut [C]) -> &'b [C]
+    where
+        'c: 'b,
+    {
+        match self.direct.filter(|_| step == 1).and_then(|all| all.get(first..first + buffer.len())) {
+            Some(direct) => direct,
+            None => {
+                (self.load)(isa, self.data, first, step, buffer);
+                buffer
+            }
+        }
+    }
+}
+
+/// What happens to a chunk: `[C]` operands become `[O]` results.
+type Body<'f, C, O, const N: usize> = &'f (dyn Fn([&[C]; N], &mut [O]) + Sync);
+
+/// Converts results into an output's bytes.
+type Store<O> = fn(isa: Isa, results: &[O], into: &mut [u8]);
+
+fn store<O: Typed, T: Typed>(isa: Isa, results: &[O], into: &mut [u8]) {
+    let Some(into) = view_mut::<T>(into) else { return };
+    isa.vectorize(|| into.iter_mut().zip(results).for_each(|(into, &result)| *into = convert(result)));
+}
+
+/// Runs `f` over operands and output. `f` gets slices of equal length; it is compiled for every instruction set.
 pub(crate) fn run<C: Typed, O: Typed, const N: usize>(
     parallel: &dyn Parallel,
     sources: [Source<'_>; N],
     out_argument: usize,
     out: TensorMut<'_>,
     f: impl Fn([&[C]; N], &mut [O]) + Sync,
+) -> Result<(), Fault> {
+    let isa = Isa::detect();
+    let body = |operands: [&[C]; N], results: &mut [O]| isa.vectorize(|| f(operands, results));
+    run_body(isa, parallel, sources, out_argument, out, &body)
+}
+
+/// [`run`], compiled once for all operators.
+fn run_body<C: Typed, O: Typed, const N: usize>(
+    isa: Isa,
+    parallel: &dyn Parallel,
+    sources: [Source<'_>; N],
+    out_argument: usize,
+    out: TensorMut<'_>,
+    body: Body<'_, C, O, N>,
 ) -> Result<(), Fault> {
     let shapes = sources.map(|source| source.shape());
     let walk = meet(&out.shape, shapes.each_ref())?;
@@ -106,57 +148,52 @@ pub(crate) fn run<C: Typed, O: Typed, const N: usize>(
     for (argument, ((reader, source), scalar)) in readers.iter_mut().zip(&sources).zip(&mut scalars).enumerate() {
         *reader = Some(Reader::new(argument, source, scalar)?);
     }
-    let readers = readers.each_ref().map(|reader| reader.as_ref());
+    let store = for_dtype!(numbers, out.dtype, out_argument, T => {
+        view::<T>(out.data).ok_or(misaligned(out_argument))?;
+        Ok(store::<O, T> as Store<O>)
+    })?;
+    let engine = Engine { isa, readers: readers.each_ref().map(Option::as_ref), store, direct: out.dtype == O::DTYPE, body };
     let parallel = if walk.len() > 2 * GRAIN { parallel } else { &Serial };
-    for_dtype!(numbers, out.dtype, out_argument, T => {
-        let target = view_mut::<T>(out.data).ok_or(misaligned(out_argument))?;
-        let isa = Isa::detect();
-        split::chunks(parallel, target, GRAIN, |task, target| {
-            isa.vectorize(#[inline(always)] || walk_chunks(&walk, &readers, task * GRAIN, target, &f));
-        });
-        Ok(())
-    })
+    let size = out.dtype.size();
+    split::chunks(parallel, out.data, GRAIN * size, |task, target| engine.task(&walk, task * GRAIN, size, target));
+    Ok(())
 }
 
-/// Walks one task's part of the output, chunk by chunk.
-#[inline(always)]
-fn walk_chunks<C: Typed, O: Typed, T: Typed, const N: usize>(
-    walk: &Broadcast<N>,
-    readers: &[Option<&Reader<'_, C>>; N],
-    start: usize,
-    target: &mut [T],
-    f: &impl Fn([&[C]; N], &mut [O]),
-) {
-    let mut buffers = [[C::ZERO; CHUNK]; N];
-    let mut results = [O::ZERO; CHUNK];
-    walk.rows(start..start + target.len(), |row, len, offsets, steps| {
-        let mut at = 0;
-        while at < len {
-            let count = (len - at).min(CHUNK);
-            let mut slices: [&[C]; N] = [&[]; N];
-            for (n, ((slice, buffer), reader)) in slices.iter_mut().zip(&mut buffers).zip(readers).enumerate() {
-                let Some(reader) = reader else { continue };
-                let first = offsets[n] + at * steps[n];
-                let direct = reader.direct.filter(|_| steps[n] == 1).and_then(|all| all.get(first..first + count));
-                *slice = match direct {
-                    Some(slice) => slice,
+/// Everything a task needs.
+struct Engine<'e, C, O, const N: usize> {
+    isa: Isa,
+    readers: [Option<&'e Reader<'e, C>>; N],
+    store: Store<O>,
+    /// Whether the output is of the result type.
+    direct: bool,
+    body: Body<'e, C, O, N>,
+}
+
+impl<C: Typed, O: Typed, const N: usize> Engine<'_, C, O, N> {
+    /// Walks one task's part of the output, chunk by chunk.
+    fn task(&self, walk: &Broadcast<N>, start: usize, size: usize, target: &mut [u8]) {
+        let mut buffers = [[C::ZERO; CHUNK]; N];
+        let mut results = [O::ZERO; CHUNK];
+        walk.rows(start..start + target.len() / size, |row, len, offsets, steps| {
+            for at in (0..len).step_by(CHUNK) {
+                let count = (len - at).min(CHUNK);
+                let mut slices: [&[C]; N] = [&[]; N];
+                for (n, ((slice, buffer), reader)) in slices.iter_mut().zip(&mut buffers).zip(&self.readers).enumerate() {
+                    let Some(reader) = reader else { continue };
+                    *slice = reader.chunk(self.isa, offsets[n] + at * steps[n], steps[n], &mut buffer[..count]);
+                }
+                let chunk = &mut target[(row + at) * size..(row + at + count) * size];
+                match view_mut::<O>(chunk).filter(|_| self.direct) {
+                    Some(direct) => (self.body)(slices, direct),
                     None => {
-                        (reader.load)(reader.data, first, steps[n], &mut buffer[..count]);
-                        &buffer[..count]
+                        let chunk = &mut target[(row + at) * size..(row + at + count) * size];
+                        (self.body)(slices, &mut results[..count]);
+                        (self.store)(self.isa, &results[..count], chunk);
                     }
-                };
-            }
-            let chunk = &mut target[row + at..row + at + count];
-            match view_mut::<O>(sconce_kernels::view::bytes_of_mut(&mut *chunk)).filter(|_| T::DTYPE == O::DTYPE) {
-                Some(direct) => f(slices, direct),
-                None => {
-                    f(slices, &mut results[..count]);
-                    chunk.iter_mut().zip(&results).for_each(|(chunk, &result)| *chunk = convert(result));
                 }
             }
-            at += count;
-        }
-    });
+        });
+    }
 }
 
 /// Runs an expression with `$C` standing for the type in which elements of a type compute.
