@@ -265,6 +265,9 @@ pub(crate) fn product(
         Init::PerColumn(bias) => assert!(bias.len() >= n, "a bias of {} for {n} columns", bias.len()),
         Init::Zero | Init::Scaled(_) => {}
     }
+    if m == 0 || n == 0 {
+        return;
+    }
     let family = Family::of(isa);
     let par = if m * n * k < WORTH_THREADS { &Serial } else { par };
     let slots = Slots::new(scratch, slot_len(m, n, k), par.width());

@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn empty_and_scalar_outputs() {
         let mut out = [0.0f32];
-        let scalar = Broadcast::of_shapes(&[], [&[], &[1]]);
+        let scalar = Broadcast::of_shapes(&[], [&[], &[]]);
         binary(Isa::Scalar, &Serial, &scalar, &[2.0f32], &[3.0f32], &mut out, |a, b| a * b);
         assert_eq!(out, [6.0]);
         let empty = Broadcast::of_shapes(&[4, 0], [&[4, 0], &[1, 1]]);
