@@ -17,6 +17,8 @@ pub mod element;
 pub mod gemm;
 pub mod isa;
 pub mod map;
+pub mod math;
+pub mod reduce;
 mod split;
 #[cfg(test)]
 mod testing;

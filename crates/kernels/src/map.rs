@@ -132,6 +132,14 @@ impl<const N: usize> Broadcast<N> {
     }
 }
 
+impl Broadcast<1> {
+    /// Calls `visit(i, offset)` for the elements `range`, `i` counting from the range's start.
+    #[inline(always)]
+    pub(crate) fn offsets(&self, range: Range<usize>, mut visit: impl FnMut(usize, usize)) {
+        self.rows(range, |at, len, [first], [step]| (0..len).for_each(|i| visit(at + i, first + i * step)));
+    }
+}
+
 /// Threads only where they pay.
 pub(crate) fn worth(par: &dyn Parallel, elements: usize) -> &dyn Parallel {
     if elements >= WORTH_THREADS { par } else { &Serial }
