@@ -18,7 +18,9 @@ pub mod gemm;
 pub mod isa;
 pub mod map;
 pub mod math;
+pub mod norm;
 pub mod reduce;
+pub mod softmax;
 mod split;
 #[cfg(test)]
 mod testing;
