@@ -256,7 +256,6 @@ pub fn binary_in_place<A: Element, B: Element>(
 }
 
 /// `out[i] = f(a[i], b[i], c[i])`
-#[allow(clippy::too_many_arguments, reason = "three operands and where they meet")]
 pub fn ternary<A: Element, B: Element, C: Element, O: Element>(
     isa: Isa,
     par: &dyn Parallel,

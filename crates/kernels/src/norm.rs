@@ -40,7 +40,6 @@ fn moments<T: Float>(x: &[T], epsilon: f64) -> (f64, f64) {
 }
 
 /// Normalises contiguous rows of `n` elements. `moments` receives, if wanted, each row's mean and reciprocal deviation.
-#[allow(clippy::too_many_arguments, reason = "the parts of a layer normalisation")]
 pub fn layer_norm<T: Float>(
     isa: Isa,
     par: &dyn Parallel,
@@ -103,7 +102,6 @@ fn affine_row<T: Float>(x: &[T], affine: &Affine<'_, T>, out: &mut [T], f: impl 
 }
 
 /// Divides contiguous rows of `n` elements by their root mean square.
-#[allow(clippy::too_many_arguments, reason = "the parts of a normalisation")]
 pub fn rms_norm<T: Float>(
     isa: Isa,
     par: &dyn Parallel,
@@ -133,7 +131,6 @@ pub fn rms_norm<T: Float>(
 
 /// Normalises groups of channels of `[images, channels, inner]`; the affine part is per channel. `moments` receives, if
 /// wanted, each group's mean and reciprocal deviation.
-#[allow(clippy::too_many_arguments, reason = "the parts of a group normalisation")]
 pub fn group_norm<T: Float>(
     isa: Isa,
     par: &dyn Parallel,
