@@ -20,6 +20,7 @@ mod tests;
 use crate::gemm::{Epilogue, Init, Left, Matrix, gemm_scratch, product};
 use crate::isa::Isa;
 use crate::split::{self, Slots};
+use crate::taps::Taps;
 use gather::{Columns, Patches, Weights};
 use sconce_parallel::{Parallel, Serial};
 
@@ -80,6 +81,16 @@ impl Conv {
             };
         }
         whole.then_some(output)
+    }
+
+    fn axes(&self) -> [Taps; 3] {
+        [0, 1, 2].map(|axis| Taps {
+            size: self.input[axis],
+            stride: self.stride[axis],
+            padding: self.padding[axis],
+            dilation: self.dilation[axis],
+            transposed: self.transposed,
+        })
     }
 
     fn taps(&self) -> usize {
@@ -147,7 +158,6 @@ pub struct Operands<'a, T = f32> {
 }
 
 /// Convolves `f32` images, adds the bias and applies the epilogue. `scratch` has [`conv_scratch`] elements.
-#[allow(clippy::too_many_arguments, reason = "a convolution has this many parts")]
 pub fn conv(
     isa: Isa,
     par: &dyn Parallel,

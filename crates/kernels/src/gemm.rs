@@ -164,7 +164,6 @@ pub fn gemm(isa: Isa, par: &dyn Parallel, g: &Gemm<'_>, c: &mut [f32], ldc: usiz
 ///
 /// Product `i` takes A, B and C from `i * a_step`, `i * b_step` and `i * c_step` on; a step of 0 shares an operand. The
 /// results must not overlap. `scratch` has [`gemm_scratch`] elements.
-#[allow(clippy::too_many_arguments, reason = "the steps belong to no type that would be used twice")]
 pub fn bmm(
     isa: Isa,
     par: &dyn Parallel,
@@ -248,7 +247,6 @@ impl Right for Matrix<'_> {
 }
 
 /// The product for any operands; see the module's text.
-#[allow(clippy::too_many_arguments, reason = "a product has this many parts")]
 pub(crate) fn product(
     isa: Isa,
     par: &dyn Parallel,
@@ -264,6 +262,9 @@ pub(crate) fn product(
         Init::PerRow(bias) => assert!(bias.len() >= m, "a bias of {} for {m} rows", bias.len()),
         Init::PerColumn(bias) => assert!(bias.len() >= n, "a bias of {} for {n} columns", bias.len()),
         Init::Zero | Init::Scaled(_) => {}
+    }
+    if m == 0 || n == 0 {
+        return;
     }
     let family = Family::of(isa);
     let par = if m * n * k < WORTH_THREADS { &Serial } else { par };
@@ -292,7 +293,6 @@ fn steps(family: &Family, (m, n): (usize, usize), width: usize) -> (usize, usize
 }
 
 /// One step of k for one block of C: packs B, then tile after tile.
-#[allow(clippy::too_many_arguments, reason = "the innermost driver sees everything")]
 fn block_step(
     isa: Isa,
     family: &Family,

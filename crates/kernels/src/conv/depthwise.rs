@@ -4,7 +4,6 @@
 //! stretch lies inside the image is known before the loop, so the loop has no bounds to test. Channels last: an output pixel
 //! is a row of channels that receives, tap by tap, the input pixel times the tap's weights, which are first brought into the
 //! order `[tap, channel]`.
-use super::gather::Axis;
 use super::{Conv, Operands};
 use crate::gemm::Epilogue;
 use crate::isa::Isa;
@@ -33,7 +32,7 @@ pub(super) fn channels_first(
 
 #[inline(always)]
 fn one_plane(conv: &Conv, input: &[f32], weight: &[f32], bias: f32, epilogue: Epilogue, out: &mut [f32]) {
-    let [depth, height, width] = [0, 1, 2].map(|axis| Axis::of(conv, axis));
+    let [depth, height, width] = conv.axes();
     let [_, rows, across] = conv.output().unwrap_or_default();
     for (row, out) in out.chunks_exact_mut(across).enumerate() {
         out.fill(bias);
@@ -83,7 +82,7 @@ pub(super) fn channels_last(
     }
     let weight = &*weight;
     let [_, rows, across] = conv.output().unwrap_or_default();
-    let axes = [0, 1, 2].map(|axis| Axis::of(conv, axis));
+    let axes = conv.axes();
     let [depth, height, width] = axes;
     let image_len = operands.input.len() / conv.batch;
     split::chunks(par, out, across * channels, |row, out| {

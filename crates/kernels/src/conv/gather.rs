@@ -7,60 +7,12 @@
 use super::Conv;
 use crate::gemm::{Left, Matrix, Right};
 use crate::isa::Isa;
+use crate::taps::Taps;
 use core::ops::Range;
-
-/// How output positions and taps along one axis find input positions.
-#[derive(Clone, Copy)]
-pub(super) struct Axis {
-    pub(super) size: usize,
-    pub(super) stride: usize,
-    padding: usize,
-    dilation: usize,
-    transposed: bool,
-}
-
-impl Axis {
-    pub(super) fn of(conv: &Conv, axis: usize) -> Self {
-        Self {
-            size: conv.input[axis],
-            stride: conv.stride[axis],
-            padding: conv.padding[axis],
-            dilation: conv.dilation[axis],
-            transposed: conv.transposed,
-        }
-    }
-
-    /// The input position under `tap` at output position `at`, unless it is padding.
-    #[inline(always)]
-    pub(super) fn source(&self, at: usize, tap: usize) -> Option<usize> {
-        let position = if self.transposed {
-            let scaled = (at + self.padding).checked_sub(tap * self.dilation)?;
-            scaled.is_multiple_of(self.stride).then_some(scaled / self.stride)?
-        } else {
-            (at * self.stride + tap * self.dilation).checked_sub(self.padding)?
-        };
-        (position < self.size).then_some(position)
-    }
-
-    /// The output positions in `0..end` whose input position under `tap` exists. Only for forward axes, and for transposed
-    /// ones of stride 1.
-    #[inline(always)]
-    pub(super) fn inside(&self, tap: usize, end: usize) -> Range<usize> {
-        let offset = tap * self.dilation;
-        let (first, last) = if self.transposed {
-            (offset.saturating_sub(self.padding), (self.size + offset).saturating_sub(self.padding))
-        } else {
-            let last = (self.size + self.padding).saturating_sub(offset).div_ceil(self.stride);
-            (self.padding.saturating_sub(offset).div_ceil(self.stride), last)
-        };
-        let last = last.min(end);
-        first.min(last)..last
-    }
-}
 
 /// See the module's text.
 pub(super) struct Columns<'a> {
-    axes: [Axis; 3],
+    axes: [Taps; 3],
     kernel: [usize; 3],
     output: [usize; 3],
     /// The channels of one group of one image.
@@ -82,7 +34,7 @@ const WIDEST: usize = 32;
 
 impl<'a> Columns<'a> {
     pub(super) fn new(conv: &Conv, input: &'a [f32]) -> Self {
-        let axes = [0, 1, 2].map(|axis| Axis::of(conv, axis));
+        let axes = conv.axes();
         Self { axes, kernel: conv.kernel, output: conv.output().unwrap_or_default(), input }
     }
 
@@ -171,7 +123,7 @@ impl Right for Columns<'_> {
 
 /// See the module's text.
 pub(super) struct Patches<'a> {
-    axes: [Axis; 3],
+    axes: [Taps; 3],
     kernel: [usize; 3],
     output: [usize; 3],
     /// Channels of a group, and of an image.
@@ -183,7 +135,7 @@ pub(super) struct Patches<'a> {
 impl<'a> Patches<'a> {
     pub(super) fn new(conv: &Conv, input: &'a [f32]) -> Self {
         Self {
-            axes: [0, 1, 2].map(|axis| Axis::of(conv, axis)),
+            axes: conv.axes(),
             kernel: conv.kernel,
             output: conv.output().unwrap_or_default(),
             channels: (conv.group_in(), conv.in_channels),
