@@ -10,10 +10,18 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod convolution;
+mod dense;
 mod elementwise;
+mod linear;
+mod normalization;
 mod operands;
+mod pooling;
 mod prim;
 mod real;
+mod reduction;
+mod resize;
+mod softmax;
 mod typed;
 
 use sconce_core::{Args, Op};
@@ -25,6 +33,13 @@ pub static TABLES: &[&[Op]] = &[
     elementwise::binary::OPS,
     elementwise::compare::OPS,
     elementwise::select::OPS,
+    linear::OPS,
+    convolution::OPS,
+    pooling::OPS,
+    normalization::OPS,
+    softmax::OPS,
+    reduction::OPS,
+    resize::OPS,
 ];
 
 /// For operators without scratch.
