@@ -26,7 +26,8 @@ pub(crate) fn layout_of(shape: &Shape) -> Layout {
 /// One number per spatial dimension, as depth, height, width; a single number counts for all.
 pub(crate) fn spatial(argument: usize, list: &[i64], rank: usize, fill: usize) -> Result<[usize; 3], Fault> {
     let mut values = [fill; 3];
-    let wrong = Fault::argument(argument, "the list has {} numbers, {} are needed, none negative").with([list.len(), rank]);
+    let wrong =
+        Fault::argument(argument, "the list has {} numbers, {} are needed, none negative").with([list.len(), rank]);
     for axis in 0..rank {
         let value = if list.len() == 1 { list.first() } else { list.get(axis) };
         let slot = values.get_mut(3 - rank + axis).ok_or(wrong)?;
@@ -84,11 +85,8 @@ fn geometry(args: &Args<'_>) -> Result<Conv, Fault> {
 
 fn scratch(args: &Args<'_>) -> usize {
     let (Ok(geometry), Ok((dtype, out))) = (geometry(args), args.tensor_type(OUT)) else { return 0 };
-    let floats = if dtype == ScalarType::Float {
-        conv_scratch(&geometry, layout_of(&out), args.parallel().width())
-    } else {
-        0
-    };
+    let floats =
+        if dtype == ScalarType::Float { conv_scratch(&geometry, layout_of(&out), args.parallel().width()) } else { 0 };
     let input = match args.tensor_type(0) {
         Ok((_, x)) if layout_of(&x) != layout_of(&out) => buffer_bytes(args.capacity(0).unwrap_or(0)),
         _ => 0,

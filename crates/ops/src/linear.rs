@@ -4,10 +4,10 @@ use crate::operands::{elements, meet, misaligned};
 use crate::ops;
 use crate::typed::{Typed, for_dtype};
 use sconce_core::{Args, Call, Fault, Op, Parallel, Scalar, ScalarType, Shape, Tensor};
+use sconce_kernels::Isa;
 use sconce_kernels::gemm::{Epilogue, Gemm, Init, Matrix, bmm, gemm_scratch, generic};
 use sconce_kernels::map::{Broadcast, binary_in_place};
 use sconce_kernels::view::view_mut;
-use sconce_kernels::Isa;
 
 /// Matrix products.
 pub(crate) static OPS: &[Op] = ops! {

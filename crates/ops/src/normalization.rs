@@ -5,10 +5,10 @@ use crate::operands::{elements, elements_mut, misaligned};
 use crate::ops;
 use crate::typed::{Typed, for_dtype};
 use sconce_core::{Args, Call, Fault, Op, Tensor};
+use sconce_kernels::Isa;
 use sconce_kernels::conv::Layout;
 use sconce_kernels::norm::{Affine, Statistics, batch_norm, group_norm, layer_norm};
 use sconce_kernels::view::view_mut;
-use sconce_kernels::Isa;
 use sconce_schema::Sizes;
 
 /// Normalisations.
@@ -19,7 +19,11 @@ pub(crate) static OPS: &[Op] = ops! {
 };
 
 /// Weight and bias of `count` elements each, either of which may be absent.
-fn affine<'c, T: Typed>(weight: &'c Option<Tensor<'c>>, bias: &'c Option<Tensor<'c>>, count: usize) -> Result<Affine<'c, T>, Fault> {
+fn affine<'c, T: Typed>(
+    weight: &'c Option<Tensor<'c>>,
+    bias: &'c Option<Tensor<'c>>,
+    count: usize,
+) -> Result<Affine<'c, T>, Fault> {
     let slice = |argument: usize, tensor: &Option<Tensor<'c>>| match tensor {
         None => Ok(None),
         Some(tensor) if tensor.numel() == count => elements::<T>(argument, tensor).map(Some),
@@ -77,8 +81,10 @@ fn layer(call: &mut Call<'_>) -> Result<(), Fault> {
     let (weight, bias) = (call.optional_tensor(2)?, call.optional_tensor(3)?);
     let (normalized, epsilon) = (call.ints(1)?, call.double(4)?);
     let split = x.shape.rank().checked_sub(normalized.len());
-    let trailing = |split: &usize| x.sizes()[*split..].iter().zip(normalized.iter()).all(|(&a, &b)| usize::try_from(b) == Ok(a));
-    let split = split.filter(trailing).ok_or(Fault::argument(1, "the normalised shape must be the input's last sizes"))?;
+    let trailing =
+        |split: &usize| x.sizes()[*split..].iter().zip(normalized.iter()).all(|(&a, &b)| usize::try_from(b) == Ok(a));
+    let split =
+        split.filter(trailing).ok_or(Fault::argument(1, "the normalised shape must be the input's last sizes"))?;
     let n: usize = x.sizes()[split..].iter().product();
     let mut kept = Sizes::new(x.sizes()).unwrap_or(Sizes::SCALAR);
     kept.iter_mut().skip(split).for_each(|size| *size = 1);

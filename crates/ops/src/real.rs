@@ -78,5 +78,3 @@ real! { f32,
     cosh() = libm::coshf; tanh() = math::tanh; asinh() = libm::asinhf; acosh() = libm::acoshf;
     atanh() = libm::atanhf; erf() = math::erf; sigmoid() = math::sigmoid; pow(exponent) = math::pow;
 }
-    1.0 / (1.0 + libm::expf(-x))
-}

@@ -9,10 +9,10 @@ use crate::operands::misaligned;
 use crate::ops;
 use crate::typed::Typed;
 use sconce_core::{Args, Call, Fault, MAX_RANK, Op, ScalarType, Tensor, TensorMut};
+use sconce_kernels::Isa;
 use sconce_kernels::map::Broadcast;
 use sconce_kernels::reduce::{self, Any, Axis, Max, Mean, Min, Prod, Reducer, Sum};
 use sconce_kernels::view::view_mut;
-use sconce_kernels::Isa;
 use sconce_schema::{Sizes, normalize_dim, normalize_dims};
 
 /// Reductions.
@@ -216,7 +216,8 @@ fn any(call: &mut Call<'_>, dims: Option<usize>, out: usize) -> Result<(), Fault
 /// The dimension of argument `argument`, with the elements before and after it in row-major order.
 fn axis(call: &Call<'_>, x: &Tensor<'_>, argument: usize) -> Result<(usize, Axis), Fault> {
     let rank = x.shape.rank();
-    let dim = normalize_dim(call.int(argument)?, rank).ok_or(Fault::argument(argument, "there is no such dimension"))?;
+    let dim =
+        normalize_dim(call.int(argument)?, rank).ok_or(Fault::argument(argument, "there is no such dimension"))?;
     Ok((dim, if rank == 0 { Axis::rows(1, 1) } else { Axis::of(x.sizes(), dim..dim + 1) }))
 }
 

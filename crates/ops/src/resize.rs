@@ -26,7 +26,9 @@ fn scratch(args: &Args<'_>, out: usize) -> usize {
 fn upsample(call: &mut Call<'_>, corners: Option<usize>, factors: usize, out: usize) -> Result<(), Fault> {
     let x = call.tensor(0)?;
     let [batch, channels, height, width] = *x.sizes() else {
-        return Err(Fault::argument(0, "an image of 4 dimensions is needed here, this tensor has {}").with([x.shape.rank()]));
+        return Err(
+            Fault::argument(0, "an image of 4 dimensions is needed here, this tensor has {}").with([x.shape.rank()])
+        );
     };
     let align_corners = corners.map_or(Ok(false), |argument| call.bool(argument))?;
     let factors = if call.is_none(factors)? {

@@ -4,10 +4,10 @@ use crate::operands::{elements, misaligned};
 use crate::ops;
 use crate::typed::{for_dtype, unsupported};
 use sconce_core::{Args, Call, Fault, Op, ScalarType};
+use sconce_kernels::Isa;
 use sconce_kernels::reduce::Axis;
 use sconce_kernels::softmax::softmax as kernel;
 use sconce_kernels::view::view_mut;
-use sconce_kernels::Isa;
 use sconce_schema::normalize_dim;
 
 /// Softmax and log-softmax.
