@@ -2,7 +2,7 @@
 //!
 //! A tensor is seen as `[outer, n, inner]` and reduced along the middle; several adjacent dimensions are one. What is
 //! reduced is a [`Reducer`]: a start, a step, a way to join two partial results, an end. Contiguous rows (`inner` = 1) are
-//! taken in [`LANES`] independent strands, longer inners in strips of [`STRIP`] columns; both are loops without a dependency
+//! taken in independent strands, longer inners in strips of columns; both are loops without a dependency
 //! between neighbours, which vectorise. Dimensions that are not adjacent go through [`reduce_strided`].
 //!
 //! Sums of floats are kept in `f64`, so their rounding is invisible in the result. As in PyTorch, NaN wins every maximum and
