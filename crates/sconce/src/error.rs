@@ -71,24 +71,24 @@ pub enum Error {
     /// An input does not fit.
     Input {
         /// The method.
-        method: String,
+        method: Box<str>,
         /// Which input.
         index: usize,
         /// What the method takes there.
-        want: String,
+        want: Box<str>,
         /// What was given.
-        have: String,
+        have: Box<str>,
         /// What does not fit.
         fault: Fault,
     },
     /// An instruction failed.
     Run {
         /// The method.
-        method: String,
+        method: Box<str>,
         /// The instruction's index.
         instruction: u32,
         /// The operator or backend it calls.
-        callee: String,
+        callee: Box<str>,
         /// Why.
         fault: Fault,
     },
