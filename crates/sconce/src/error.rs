@@ -111,6 +111,13 @@ pub enum Error {
         /// How many.
         rank: usize,
     },
+    /// A dimension order does not name every dimension once.
+    DimOrder {
+        /// Sizes.
+        sizes: Vec<usize>,
+        /// The order.
+        order: Vec<u8>,
+    },
     /// A tensor's bytes do not fit its sizes.
     TensorSize {
         /// Element type.
@@ -152,7 +159,7 @@ impl Error {
             Error::Backend { fault, .. } | Error::Input { fault, .. } | Error::Run { fault, .. } => fault.code,
             Error::MemoryLimit { .. } => Code::OutOfResources,
             Error::OutOfMemory { .. } => Code::MemoryAllocationFailed,
-            Error::Rank { .. } | Error::TensorSize { .. } => Code::InvalidArgument,
+            Error::Rank { .. } | Error::DimOrder { .. } | Error::TensorSize { .. } => Code::InvalidArgument,
             Error::DType { .. } | Error::Kind { .. } => Code::InvalidType,
             Error::Core(error) => error.code(),
         };
@@ -211,6 +218,9 @@ impl fmt::Display for Error {
             ),
             Error::OutOfMemory { bytes } => write!(f, "{bytes} bytes of memory could not be had"),
             Error::Rank { rank } => write!(f, "a tensor may have 16 dimensions at most, not {rank}"),
+            Error::DimOrder { sizes, order } => {
+                write!(f, "the dimension order {order:?} does not name each of the {} dimensions once", sizes.len())
+            }
             Error::TensorSize { dtype, sizes, bytes } => {
                 let want = sizes.iter().try_fold(dtype.size(), |n, &size| n.checked_mul(size));
                 let want = want.map_or("too many to count".to_owned(), |n| format!("{n} bytes"));
