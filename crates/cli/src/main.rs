@@ -1,2 +1,89 @@
-//! The sconce command.
-fn main() {}
+//! The `sconce` command: run, inspect, check and bench ExecuTorch programs.
+//!
+//! Each command is a module with its arguments and a `run` that writes to standard output; what goes wrong is a
+//! [`Failure`](failure::Failure), printed here. Exit codes: 0 done, 1 failed, 2 called in a way that cannot work.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod check;
+mod compare;
+mod demo;
+mod failure;
+mod golden;
+mod image_input;
+mod inspect;
+mod listing;
+mod model;
+mod npy;
+mod numbers;
+mod print;
+mod ranking;
+mod run;
+mod suite;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use failure::Failure;
+use std::io::{BufWriter, Write};
+use std::process::ExitCode;
+
+/// Runs ExecuTorch programs (.pte). Without a command: a small demonstration.
+#[derive(Debug, Parser)]
+#[command(name = "sconce", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Run),
+    Inspect(inspect::Inspect),
+    Check(check::Check),
+    Bench(bench::Bench),
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+impl Command {
+    fn run(&self, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+        match self {
+            Command::Run(command) => command.run(out),
+            Command::Inspect(command) => command.run(out),
+            Command::Check(command) => command.run(out),
+            Command::Bench(command) => command.run(out),
+            Command::Completions { shell } => {
+                let mut script = Vec::new();
+                clap_complete::generate(*shell, &mut Arguments::command(), "sconce", &mut script);
+                out.write_all(&script)?;
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let mut out = BufWriter::new(std::io::stdout());
+    let result = match arguments.command {
+        Some(command) => command.run(&mut out),
+        None => demo::run(&mut out),
+    };
+    let flushed = out.flush().map_err(Failure::from);
+    match result.and_then(|code| flushed.map(|()| code)) {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_declarations_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

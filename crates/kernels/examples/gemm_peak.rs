@@ -9,10 +9,10 @@ use sconce_kernels::gemm::{Epilogue, Gemm, Init, Matrix, gemm, gemm_scratch};
 use sconce_kernels::{Isa, Parallel, Serial};
 use std::time::Instant;
 
-/// The shortest of bursts that together take about a fifth of a second.
+/// The shortest of bursts that together take about half a second.
 fn best_seconds(mut body: impl FnMut()) -> f64 {
     let (start, mut best) = (Instant::now(), f64::MAX);
-    while start.elapsed().as_secs_f64() < 0.2 || best == f64::MAX {
+    while start.elapsed().as_secs_f64() < 0.4 || best == f64::MAX {
         let burst = Instant::now();
         body();
         best = best.min(burst.elapsed().as_secs_f64());
@@ -20,9 +20,33 @@ fn best_seconds(mut body: impl FnMut()) -> f64 {
     best
 }
 
-/// GFLOP/s of the largest tile over operands that never leave the first-level cache: a roof that needs no intrinsics here.
+/// GFLOP/s of a loop over twelve vectors of independent multiply-adds that never leave the registers.
 fn peak(isa: Isa) -> f64 {
-    product(isa, &Serial, (240, 32, 256), false, 40)
+    match isa {
+        Isa::Avx512(_) => peak_of::<192>(isa),
+        Isa::Avx2(_) => peak_of::<96>(isa),
+        _ => peak_of::<48>(isa),
+    }
+}
+
+fn peak_of<const LANES: usize>(isa: Isa) -> f64 {
+    const TURNS: usize = 20_000;
+    let mut sums = [1.0f32; LANES];
+    let (factor, summand) = (std::hint::black_box(0.999_f32), std::hint::black_box(0.001_f32));
+    let fused = isa != Isa::Scalar;
+    let seconds = best_seconds(|| {
+        isa.vectorize(|| {
+            let mut local = sums;
+            for _ in 0..TURNS {
+                for sum in &mut local {
+                    *sum = if fused { sum.mul_add(factor, summand) } else { *sum * factor + summand };
+                }
+            }
+            sums = local;
+        });
+    });
+    std::hint::black_box(sums);
+    2.0 * (LANES * TURNS) as f64 / seconds / 1e9
 }
 
 fn product(isa: Isa, par: &dyn Parallel, (m, n, k): (usize, usize, usize), transposed: bool, repeat: usize) -> f64 {

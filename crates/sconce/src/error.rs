@@ -71,24 +71,24 @@ pub enum Error {
     /// An input does not fit.
     Input {
         /// The method.
-        method: String,
+        method: Box<str>,
         /// Which input.
         index: usize,
         /// What the method takes there.
-        want: String,
+        want: Box<str>,
         /// What was given.
-        have: String,
+        have: Box<str>,
         /// What does not fit.
         fault: Fault,
     },
     /// An instruction failed.
     Run {
         /// The method.
-        method: String,
+        method: Box<str>,
         /// The instruction's index.
         instruction: u32,
         /// The operator or backend it calls.
-        callee: String,
+        callee: Box<str>,
         /// Why.
         fault: Fault,
     },
@@ -110,6 +110,13 @@ pub enum Error {
     Rank {
         /// How many.
         rank: usize,
+    },
+    /// A dimension order does not name every dimension once.
+    DimOrder {
+        /// Sizes.
+        sizes: Vec<usize>,
+        /// The order.
+        order: Vec<u8>,
     },
     /// A tensor's bytes do not fit its sizes.
     TensorSize {
@@ -152,7 +159,7 @@ impl Error {
             Error::Backend { fault, .. } | Error::Input { fault, .. } | Error::Run { fault, .. } => fault.code,
             Error::MemoryLimit { .. } => Code::OutOfResources,
             Error::OutOfMemory { .. } => Code::MemoryAllocationFailed,
-            Error::Rank { .. } | Error::TensorSize { .. } => Code::InvalidArgument,
+            Error::Rank { .. } | Error::DimOrder { .. } | Error::TensorSize { .. } => Code::InvalidArgument,
             Error::DType { .. } | Error::Kind { .. } => Code::InvalidType,
             Error::Core(error) => error.code(),
         };
@@ -211,6 +218,9 @@ impl fmt::Display for Error {
             ),
             Error::OutOfMemory { bytes } => write!(f, "{bytes} bytes of memory could not be had"),
             Error::Rank { rank } => write!(f, "a tensor may have 16 dimensions at most, not {rank}"),
+            Error::DimOrder { sizes, order } => {
+                write!(f, "the dimension order {order:?} does not name each of the {} dimensions once", sizes.len())
+            }
             Error::TensorSize { dtype, sizes, bytes } => {
                 let want = sizes.iter().try_fold(dtype.size(), |n, &size| n.checked_mul(size));
                 let want = want.map_or("too many to count".to_owned(), |n| format!("{n} bytes"));

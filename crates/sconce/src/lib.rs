@@ -29,7 +29,7 @@ pub use error::Error;
 pub use module::{Module, Source};
 pub use options::{Limits, Options};
 pub use registry::{Registry, get_backend_class, register_backend};
-pub use session::{Needs, Outputs, Session};
+pub use session::{Needs, Outputs, Session, describe};
 pub use tensor::{Element, Input, Tensor, Value};
 
 pub use half::{bf16, f16};

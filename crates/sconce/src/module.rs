@@ -2,8 +2,8 @@
 use crate::external::External;
 use crate::map::FileBytes;
 use crate::session::Session;
-use crate::{Error, Input, Options, Value};
-use sconce_core::{Delegate, Error as CoreError, KernelId, Method, Owned, Program, Registry as _, Site};
+use crate::{Error, Input, Needs, Options, Value};
+use sconce_core::{Delegate, Error as CoreError, KernelId, Method, Owned, Parallel as _, Program, Registry as _, Site};
 use sconce_format::pte::Header;
 use sconce_parallel::Pool;
 use std::collections::BTreeSet;
@@ -112,6 +112,16 @@ impl Module {
         self.program().methods().map(|method| method.name().to_owned()).collect()
     }
 
+    /// Threads that its sessions use unless they are told otherwise.
+    pub fn threads(&self) -> usize {
+        self.shared.pool.width()
+    }
+
+    /// Bytes that a session of a method will take.
+    pub fn needs(&self, method: &str) -> Result<Needs, Error> {
+        Needs::of(&self.shared, self.find(method)?).map(|(needs, _)| needs)
+    }
+
     /// Makes a session for the method `forward`.
     pub fn session(&self) -> Result<Session, Error> {
         self.method_session("forward")
@@ -119,9 +129,12 @@ impl Module {
 
     /// Makes a session for a method.
     pub fn method_session(&self, method: &str) -> Result<Session, Error> {
+        Session::new(self.shared.clone(), self.find(method)?)
+    }
+
+    fn find(&self, method: &str) -> Result<usize, Error> {
         let found = self.program().methods().position(|candidate| candidate.name() == method);
-        let not_found = || Error::MethodNotFound { name: method.to_owned(), available: self.methods() };
-        Session::new(self.shared.clone(), found.ok_or_else(not_found)?)
+        found.ok_or_else(|| Error::MethodNotFound { name: method.to_owned(), available: self.methods() })
     }
 
     /// Runs `forward` in the module's own session, one caller at a time.

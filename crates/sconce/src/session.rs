@@ -3,8 +3,8 @@ use crate::buffer::Buffer;
 use crate::module::Shared;
 use crate::{Error, Input, Value, layout};
 use sconce_core::{
-    Arena, DelegateState, Environment, Error as CoreError, Execution, Method, Owned, Quiet, Shape, Site, Step,
-    ValueInfo,
+    Arena, DelegateState, Environment, Error as CoreError, Execution, Method, Owned, Platform, Quiet, Shape, Site,
+    Step, ValueInfo,
 };
 use sconce_format::pte::InstructionArguments;
 use sconce_parallel::Pool;
@@ -23,6 +23,33 @@ pub struct Needs {
 }
 
 impl Needs {
+    /// What is known from the program alone, whether or not this build has its operators: everything but scratch.
+    pub fn planned(method: Method<'_>) -> Self {
+        let arenas = (0..method.arenas()).map(|id| method.arena_bytes(id).unwrap_or(usize::MAX)).collect();
+        Self { state: method.state_words().saturating_mul(8), arenas, scratch: 0 }
+    }
+
+    /// What a session will take, and the initial state.
+    pub(crate) fn of(shared: &Shared, method: usize) -> Result<(Self, Vec<u64>), Error> {
+        let loaded = shared.loaded(method)?;
+        let view = shared.method(method);
+        let mut needs = Self::planned(view);
+        needs.check(view, shared)?;
+        let mut state = zeroed_words(view.state_words())?;
+        view.init_state(&mut state).map_err(|error| run_error(view, error))?;
+        let registry = &*shared.options.registry;
+        let words = view.scratch_words(&mut state, registry, &loaded.kernels, &loaded.delegates, &*shared.pool);
+        needs.scratch = words.saturating_mul(8);
+        needs.check(view, shared)?;
+        Ok((needs, state))
+    }
+
+    fn check(&self, method: Method<'_>, shared: &Shared) -> Result<(), Error> {
+        let (bytes, limit) = (self.total(), shared.options.limits.memory);
+        let too_much = || Error::MemoryLimit { method: method.name().to_owned(), bytes, limit };
+        if bytes > limit { Err(too_much()) } else { Ok(()) }
+    }
+
     /// All of it.
     pub fn total(&self) -> usize {
         self.arenas.iter().fold(self.state.saturating_add(self.scratch), |sum, &arena| sum.saturating_add(arena))
@@ -64,23 +91,8 @@ impl Outputs<'_, '_> {
 
 impl Session {
     pub(crate) fn new(shared: Arc<Shared>, method: usize) -> Result<Self, Error> {
-        let loaded = shared.loaded(method)?;
-        let view = shared.method(method);
-        let limit = shared.options.limits.memory;
-        let too_much = |bytes| Error::MemoryLimit { method: view.name().to_owned(), bytes, limit };
-        let mut needs = Needs { state: view.state_words().saturating_mul(8), ..Needs::default() };
-        needs.arenas = (0..view.arenas()).map(|id| view.arena_bytes(id).unwrap_or(usize::MAX)).collect();
-        if needs.total() > limit {
-            return Err(too_much(needs.total()));
-        }
-        let mut state = zeroed_words(view.state_words())?;
-        view.init_state(&mut state).map_err(|error| run_error(view, error))?;
-        let registry = &*shared.options.registry;
-        let words = view.scratch_words(&mut state, registry, &loaded.kernels, &loaded.delegates, &*shared.pool);
-        needs.scratch = words.saturating_mul(8);
-        if needs.total() > limit {
-            return Err(too_much(needs.total()));
-        }
+        let (needs, state) = Needs::of(&shared, method)?;
+        let (loaded, view) = (shared.loaded(method)?, shared.method(method));
         let mut arenas = Vec::new();
         for &bytes in &needs.arenas {
             arenas.push(Buffer::zeroed(bytes).ok_or(Error::OutOfMemory { bytes })?);
@@ -91,7 +103,7 @@ impl Session {
             delegate.new_state().map_err(|fault| Error::Backend { name, fault })
         });
         let states = states.collect::<Result<Vec<_>, _>>()?;
-        let (scratch, pool) = (zeroed_words(words)?, shared.pool.clone());
+        let (scratch, pool) = (zeroed_words(needs.scratch / 8)?, shared.pool.clone());
         Ok(Self { shared, method, pool, state, arenas, scratch, states })
     }
 
@@ -134,16 +146,21 @@ impl Session {
 
     /// Runs the method and shows its outputs to `see` where they are.
     pub fn run_with<R>(&mut self, inputs: &[Input<'_>], see: impl FnOnce(&Outputs<'_, '_>) -> R) -> Result<R, Error> {
-        self.with_execution(inputs, |execution| {
+        self.with_execution(inputs, &Quiet, |execution| {
             execution.execute()?;
             Ok(see(&Outputs { execution }))
         })
     }
 
+    /// Runs the method on a platform that logs, or hears of every instruction and the time it took.
+    pub fn run_traced(&mut self, inputs: &[Input<'_>], platform: &dyn Platform) -> Result<(), Error> {
+        self.with_execution(inputs, platform, |execution| execution.execute())
+    }
+
     /// Runs the method one instruction at a time; `see` hears of each before it runs and may stop the run by answering
     /// false. Gives the number of instructions that ran.
     pub fn step_through(&mut self, inputs: &[Input<'_>], mut see: impl FnMut(usize) -> bool) -> Result<usize, Error> {
-        self.with_execution(inputs, |execution| {
+        self.with_execution(inputs, &Quiet, |execution| {
             let mut ran = 0;
             while see(ran) && execution.step()? == Step::Ran {
                 ran += 1;
@@ -156,6 +173,7 @@ impl Session {
     fn with_execution<R>(
         &mut self,
         inputs: &[Input<'_>],
+        platform: &dyn Platform,
         body: impl for<'r> FnOnce(&'r mut Execution<'_>) -> Result<R, CoreError>,
     ) -> Result<R, Error> {
         let method = self.shared.method(self.method);
@@ -169,7 +187,7 @@ impl Session {
         let environment = Environment {
             registry: &*self.shared.options.registry,
             parallel: &*self.pool,
-            platform: &Quiet,
+            platform,
             instruction_limit: self.shared.options.limits.instructions,
         };
         let mut arenas = borrow(&mut self.arenas);
@@ -260,9 +278,9 @@ fn input_error(method: Method<'_>, values: &[sconce_core::Value<'_>], error: Cor
     match error {
         CoreError::At { site: Site::Input(index), fault } => {
             let index = index as usize;
-            let want = method.input(index).map_or(String::new(), |info| describe(&info));
-            let have = values.get(index).map_or(String::new(), describe_value);
-            Error::Input { method: method.name().to_owned(), index, want, have, fault }
+            let want = method.input(index).map_or(String::new(), |info| describe(&info)).into();
+            let have = values.get(index).map_or(String::new(), describe_value).into();
+            Error::Input { method: method.name().into(), index, want, have, fault }
         }
         error => run_error(method, error),
     }
@@ -283,11 +301,11 @@ fn run_error(method: Method<'_>, error: CoreError) -> Error {
             .map_or(String::new(), |name| format!("backend {name}")),
         _ => "control flow".to_owned(),
     };
-    Error::Run { method: method.name().to_owned(), instruction: index, callee, fault }
+    Error::Run { method: method.name().into(), instruction: index, callee: callee.into(), fault }
 }
 
-/// What a method takes, in words.
-pub(crate) fn describe(info: &ValueInfo<'_>) -> String {
+/// What a method takes or gives, in words.
+pub fn describe(info: &ValueInfo<'_>) -> String {
     match info {
         ValueInfo::None => "none".to_owned(),
         ValueInfo::Tensor { dtype, shape, dynamic } => {

@@ -46,6 +46,12 @@ impl Tensor {
         Self::with_shape(dtype, shape, bytes)
     }
 
+    /// A tensor whose dimensions lie in memory in another order, from the outermost to the innermost.
+    pub fn with_dim_order(dtype: ScalarType, sizes: &[usize], order: &[u8], bytes: &[u8]) -> Result<Self, Error> {
+        let invalid = || Error::DimOrder { sizes: sizes.to_vec(), order: order.to_vec() };
+        Self::with_shape(dtype, Shape::new(sizes, order).ok_or_else(invalid)?, bytes)
+    }
+
     /// A row-major tensor of zeros.
     pub fn zeros(dtype: ScalarType, sizes: &[usize]) -> Result<Self, Error> {
         let shape = Shape::contiguous(sizes).ok_or(Error::Rank { rank: sizes.len() })?;
@@ -246,8 +252,9 @@ mod tests {
 
     #[test]
     fn contiguous_copies_undo_the_dimension_order() {
-        let shape = Shape::new(&[1, 2, 1, 3], &[0, 2, 3, 1]).unwrap();
-        let nhwc = Tensor::with_shape(ScalarType::Byte, shape, &[1, 4, 2, 5, 3, 6]).unwrap();
-        assert_eq!(nhwc.to_contiguous().bytes(), [1, 2, 3, 4, 5, 6]);
+        let with_order = |order| Tensor::with_dim_order(ScalarType::Byte, &[1, 2, 1, 3], order, &[1, 4, 2, 5, 3, 6]);
+        assert_eq!(with_order(&[0, 2, 3, 1]).unwrap().to_contiguous().bytes(), [1, 2, 3, 4, 5, 6]);
+        let error = with_order(&[0, 2, 3, 3]).unwrap_err().to_string();
+        assert!(error.contains("[0, 2, 3, 3]"), "{error}");
     }
 }

@@ -1,0 +1,382 @@
+//! `sconce inspect`: what is inside a file. A report is gathered first, then printed as text or as JSON.
+use crate::failure::Failure;
+use crate::listing::{self, Line, Port};
+use crate::model::{self, Loading};
+use crate::print::{bytes, table};
+use sconce::core::{Method, Registry as _};
+use sconce::format::pte::{InstructionArguments, KernelTypes, Payload};
+use sconce::format::{FileKind, bpte, ptd};
+use sconce::{Module, Needs, Registry};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Show what is inside a program or data file
+#[derive(clap::Args, Debug)]
+pub(crate) struct Inspect {
+    /// A program (.pte), data file (.ptd) or bundled program (.bpte)
+    #[arg(value_name = "MODEL.pte|.ptd|.bpte")]
+    file: PathBuf,
+    /// Lists the instructions with their arguments
+    #[arg(long)]
+    plan: bool,
+    /// Prints JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    loading: Loading,
+}
+
+/// What is inside a file.
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Report {
+    Program(ProgramReport),
+    Tensors { file: String, bytes: u64, entries: Vec<Entry> },
+    Bundle { file: String, bytes: u64, tests: Vec<Tests>, program: ProgramReport },
+}
+
+#[derive(Debug, Serialize)]
+struct ProgramReport {
+    file: String,
+    bytes: u64,
+    /// The part that describes the methods.
+    program_bytes: u64,
+    constant_bytes: u64,
+    /// Bytes of every segment.
+    segments: Vec<u64>,
+    named_data: Vec<Entry>,
+    methods: Vec<MethodReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct MethodReport {
+    name: String,
+    inputs: Vec<Port>,
+    outputs: Vec<Port>,
+    instructions: usize,
+    operators: Vec<OperatorReport>,
+    delegates: Vec<DelegateReport>,
+    external: Vec<ExternalReport>,
+    memory: MemoryReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<Vec<Line>>,
+}
+
+#[derive(Debug, Serialize)]
+struct OperatorReport {
+    name: String,
+    calls: usize,
+    present: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct DelegateReport {
+    backend: String,
+    payload_bytes: u64,
+    present: bool,
+}
+
+/// A tensor that the program keeps in a data file.
+#[derive(Debug, Serialize)]
+struct ExternalReport {
+    name: String,
+    bytes: u64,
+    present: bool,
+}
+
+/// Bytes of RAM that a session of the method takes.
+#[derive(Debug, Serialize)]
+struct MemoryReport {
+    state: usize,
+    arenas: Vec<usize>,
+    scratch: Option<usize>,
+    /// Without scratch where that is unknown.
+    total: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Entry {
+    name: String,
+    bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tensor: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Tests {
+    method: String,
+    cases: usize,
+}
+
+impl Inspect {
+    /// Runs the command.
+    pub(crate) fn run(&self, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+        let report = self.report()?;
+        if self.json {
+            writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+        } else {
+            report.print(out)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn report(&self) -> Result<Report, Failure> {
+        let path = &self.file;
+        let head = model::head(path).map_err(|error| model::unreadable(path, &error))?;
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        let named = match extension {
+            Some("ptd") => FileKind::Tensors,
+            Some("bpte") => FileKind::Bundle,
+            _ => FileKind::Program,
+        };
+        match model::kind(&head).unwrap_or(named) {
+            FileKind::Tensors => tensors(path),
+            FileKind::Bundle => self.bundle(),
+            _ => {
+                let module = model::load(path, self.loading.options().lazy(true).memory_limit(usize::MAX))?;
+                Ok(Report::Program(self.program(&module, path.display().to_string())))
+            }
+        }
+    }
+
+    fn bundle(&self) -> Result<Report, Failure> {
+        let content = model::read(&self.file)?;
+        let file = self.file.display().to_string();
+        let bundle = bpte::File::parse(&content).map_err(|error| Failure::new(format!("{file}: {error}")))?;
+        let module = self.loading.options().lazy(true).memory_limit(usize::MAX).load(bundle.program())?;
+        let tests = |suite: bpte::BundledMethodTestSuite<'_>| Tests {
+            method: suite.method_name().unwrap_or_default().to_owned(),
+            cases: suite.test_cases().len(),
+        };
+        let tests = bundle.suites().iter().map(tests).collect();
+        let program = self.program(&module, "the program inside".to_owned());
+        Ok(Report::Bundle { file, bytes: content.len() as u64, tests, program })
+    }
+
+    fn program(&self, module: &Module, file: String) -> ProgramReport {
+        let program = module.program();
+        let content = program.file();
+        let segment = |index: u32| content.segment(index).map_or(0, |range| range.end - range.start);
+        let root = content.program();
+        let inline: usize = root.constant_buffer().iter().map(|buffer| buffer.storage().len()).sum();
+        let stored = root.constant_segment().map_or(0, |table| segment(table.segment_index()));
+        let entry = |data: sconce::format::pte::NamedData<'_>| Entry {
+            name: data.key().unwrap_or_default().to_owned(),
+            bytes: segment(data.segment_index()),
+            tensor: None,
+        };
+        ProgramReport {
+            file,
+            bytes: program.loader().size(),
+            program_bytes: content.header().program_size,
+            constant_bytes: stored + inline as u64,
+            segments: root.segments().iter().map(|segment| segment.size()).collect(),
+            named_data: root.named_data().iter().map(entry).collect(),
+            methods: program.methods().map(|method| self.method(module, method)).collect(),
+        }
+    }
+
+    fn method(&self, module: &Module, method: Method<'_>) -> MethodReport {
+        let ports = |infos: Vec<Option<sconce::core::ValueInfo<'_>>>| infos.iter().flatten().map(Port::new).collect();
+        let chains = method.plan().chains();
+        MethodReport {
+            name: method.name().to_owned(),
+            inputs: ports((0..method.inputs()).map(|index| method.input(index)).collect()),
+            outputs: ports((0..method.outputs()).map(|index| method.output(index)).collect()),
+            instructions: chains.iter().map(|chain| chain.instructions().len()).sum(),
+            operators: operators(method),
+            delegates: delegates(method),
+            external: external(method),
+            memory: memory(module, method),
+            plan: self.plan.then(|| listing::lines(method)),
+        }
+    }
+}
+
+fn operators(method: Method<'_>) -> Vec<OperatorReport> {
+    let registry = Registry::with_defaults();
+    let plan = method.plan();
+    let mut calls: BTreeMap<i32, usize> = BTreeMap::new();
+    for instruction in plan.chains().iter().flat_map(|chain| chain.instructions().iter()) {
+        if let InstructionArguments::KernelCall(call) = instruction.instr_args() {
+            *calls.entry(call.op_index()).or_default() += 1;
+        }
+    }
+    let mut reports: Vec<_> = (0i32..)
+        .zip(plan.operators().iter())
+        .map(|(index, operator)| OperatorReport {
+            name: operator.to_string(),
+            calls: calls.get(&index).copied().unwrap_or(0),
+            present: registry.find_kernel(&operator).is_some(),
+        })
+        .collect();
+    reports.sort_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.name.cmp(&b.name)));
+    reports
+}
+
+fn delegates(method: Method<'_>) -> Vec<DelegateReport> {
+    let registry = Registry::with_defaults();
+    let content = method.program().file();
+    let report = |delegate: sconce::format::pte::BackendDelegate<'_>| {
+        let backend = delegate.id().unwrap_or_default();
+        let payload_bytes = match content.delegate_payload(delegate) {
+            Some(Payload::Inline(payload)) => payload.len() as u64,
+            Some(Payload::Segment(range)) => range.end - range.start,
+            None => 0,
+        };
+        DelegateReport { backend: backend.to_owned(), payload_bytes, present: registry.find_backend(backend).is_some() }
+    };
+    method.plan().delegates().iter().map(report).collect()
+}
+
+fn external(method: Method<'_>) -> Vec<ExternalReport> {
+    let mut seen = BTreeSet::new();
+    let mut reports = Vec::new();
+    for value in method.plan().values().iter() {
+        let KernelTypes::Tensor(tensor) = value.val() else { continue };
+        let name = tensor.fully_qualified_name().unwrap_or_default();
+        if tensor.is_external() && seen.insert(name) {
+            let present = method.program().external().find(name).is_some();
+            reports.push(ExternalReport { name: name.to_owned(), bytes: tensor.nbytes(), present });
+        }
+    }
+    reports
+}
+
+fn memory(module: &Module, method: Method<'_>) -> MemoryReport {
+    let (needs, unknown) = match module.needs(method.name()) {
+        Ok(needs) => (needs, None),
+        Err(error) => (Needs::planned(method), Some(error.to_string())),
+    };
+    MemoryReport {
+        scratch: unknown.is_none().then_some(needs.scratch),
+        total: needs.total(),
+        state: needs.state,
+        arenas: needs.arenas,
+        unknown,
+    }
+}
+
+/// The entries of a data file, of which only the head is read.
+fn tensors(path: &Path) -> Result<Report, Failure> {
+    let file = path.display().to_string();
+    let broken = |error: sconce::format::Error| Failure::new(format!("{file}: {error}"));
+    let unreadable = |error: std::io::Error| model::unreadable(path, &error);
+    let opened = File::open(path).map_err(unreadable)?;
+    let size = opened.metadata().map_err(unreadable)?.len();
+    let header = ptd::Header::parse(&model::head(path).map_err(unreadable)?, size).map_err(broken)?;
+    let mut content = Vec::new();
+    opened.take(header.loaded_size()).read_to_end(&mut content).map_err(unreadable)?;
+    let data = ptd::File::parse(&content, header, size).map_err(broken)?;
+    let entry = |index| {
+        let range = data.range(index);
+        let tensor = data.layout(index).map(|layout| {
+            let sizes: Vec<i32> = layout.sizes().iter().collect();
+            format!("{} {sizes:?}", layout.dtype())
+        });
+        Entry { name: data.key(index).to_owned(), bytes: range.end - range.start, tensor }
+    };
+    let entries = (0..data.len()).map(entry).collect();
+    Ok(Report::Tensors { file, bytes: size, entries })
+}
+
+impl Report {
+    fn print(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        match self {
+            Report::Program(program) => program.print(out),
+            Report::Tensors { file, bytes: size, entries } => {
+                writeln!(out, "{file}: data, {} in {} entries", bytes(*size), entries.len())?;
+                print_entries(out, entries)
+            }
+            Report::Bundle { file, bytes: size, tests, program } => {
+                writeln!(out, "{file}: bundled program, {}", bytes(*size))?;
+                for suite in tests {
+                    writeln!(out, "  {} test case(s) for `{}`", suite.cases, suite.method)?;
+                }
+                program.print(out)
+            }
+        }
+    }
+}
+
+fn print_entries(out: &mut dyn Write, entries: &[Entry]) -> Result<(), Failure> {
+    let row = |entry: &Entry| {
+        vec![entry.name.clone(), entry.tensor.clone().unwrap_or_else(|| "opaque".to_owned()), bytes(entry.bytes)]
+    };
+    Ok(table(out, "  ", &entries.iter().map(row).collect::<Vec<_>>(), &[])?)
+}
+
+impl ProgramReport {
+    fn print(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        writeln!(out, "{}: program, {}", self.file, bytes(self.bytes))?;
+        let mut rows = vec![vec!["methods and metadata".to_owned(), bytes(self.program_bytes)]];
+        rows.push(vec!["constants".to_owned(), bytes(self.constant_bytes)]);
+        rows.extend(
+            self.segments.iter().enumerate().map(|(index, &size)| vec![format!("segment {index}"), bytes(size)]),
+        );
+        table(out, "  ", &rows, &[])?;
+        if !self.named_data.is_empty() {
+            writeln!(out, "  named data")?;
+            print_entries(out, &self.named_data)?;
+        }
+        self.methods.iter().try_for_each(|method| method.print(out))
+    }
+}
+
+impl MethodReport {
+    fn print(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        writeln!(out, "\nmethod `{}`, {} instructions", self.name, self.instructions)?;
+        for (name, ports) in [("in", &self.inputs), ("out", &self.outputs)] {
+            let rows = ports.iter().enumerate().map(|(index, port)| vec![format!("{name}{index}"), port.text.clone()]);
+            table(out, "  ", &rows.collect::<Vec<_>>(), &[])?;
+        }
+        let availability = |present: bool| if present { "" } else { "not in this build" }.to_owned();
+        section(out, "operators", &self.operators, |row| {
+            vec![format!("{} x", row.calls), row.name.clone(), availability(row.present)]
+        })?;
+        section(out, "delegates", &self.delegates, |row| {
+            vec![row.backend.clone(), bytes(row.payload_bytes), availability(row.present)]
+        })?;
+        section(out, "external tensors", &self.external, |row| {
+            let given = if row.present { "" } else { "not given: pass its file with --data" };
+            vec![row.name.clone(), bytes(row.bytes), given.to_owned()]
+        })?;
+        self.memory.print(out)?;
+        section(out, "plan", self.plan.as_deref().unwrap_or_default(), Line::row)
+    }
+}
+
+fn section<T>(out: &mut dyn Write, title: &str, items: &[T], row: impl Fn(&T) -> Vec<String>) -> Result<(), Failure> {
+    if !items.is_empty() {
+        writeln!(out, "  {title}")?;
+        table(out, "    ", &items.iter().map(row).collect::<Vec<_>>(), &[])?;
+    }
+    Ok(())
+}
+
+impl MemoryReport {
+    fn print(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let size = |count: usize| bytes(count as u64);
+        let mut rows = vec![vec!["values and tensor records".to_owned(), size(self.state)]];
+        let arenas = self.arenas.iter().enumerate().filter(|(index, arena)| *index > 0 || **arena > 0);
+        rows.extend(arenas.map(|(index, &arena)| {
+            let name = if index == 0 { "unplanned tensors".to_owned() } else { format!("arena {index}") };
+            vec![name, size(arena)]
+        }));
+        rows.push(vec!["scratch".to_owned(), self.scratch.map_or("unknown".to_owned(), size)]);
+        let total = if self.unknown.is_some() { "total without scratch" } else { "total" };
+        rows.push(vec![total.to_owned(), size(self.total)]);
+        writeln!(out, "  RAM of a session")?;
+        table(out, "    ", &rows, &[])?;
+        if let Some(reason) = &self.unknown {
+            writeln!(out, "    scratch is unknown: {reason}")?;
+        }
+        Ok(())
+    }
+}

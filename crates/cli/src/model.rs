@@ -1,0 +1,112 @@
+//! Opening programs, with a word about the files that people pass by mistake.
+use crate::failure::Failure;
+use sconce::format::FileKind;
+use sconce::{Error, Module, Options};
+use std::fs::File;
+use std::io::{self, Read};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+/// How programs are loaded; every command that runs one has these.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct Loading {
+    /// External data file of the program; may be given several times
+    #[arg(long, value_name = "FILE.ptd")]
+    pub(crate) data: Vec<PathBuf>,
+    /// Threads [default: the physical cores]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZeroUsize>,
+}
+
+impl Loading {
+    /// As options of the runtime.
+    pub(crate) fn options(&self) -> Options {
+        let options = self.data.iter().fold(Options::new(), Options::data);
+        self.threads.map_or(options.clone(), |threads| options.threads(threads.get()))
+    }
+
+    /// The same, with the `.ptd` beside a program where none is named.
+    pub(crate) fn or_beside(&self, program: &Path) -> Self {
+        let beside = program.with_extension("ptd");
+        let data = if self.data.is_empty() && beside.is_file() { vec![beside] } else { self.data.clone() };
+        Self { data, threads: self.threads }
+    }
+}
+
+/// Loads a program.
+pub(crate) fn load(path: &Path, options: Options) -> Result<Module, Failure> {
+    options.load(path).map_err(|error| explain(path, error))
+}
+
+/// An error of loading, with a hint from what the file looks like.
+fn explain(path: &Path, error: Error) -> Failure {
+    let hint = match &error {
+        Error::Format { file, error } if *file == path.display().to_string() => mistake(path, error),
+        _ => None,
+    };
+    let failure = Failure::from(error);
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// What a file that is no program may be instead.
+fn mistake(path: &Path, error: &sconce::format::Error) -> Option<String> {
+    use sconce::format::Error::*;
+    let head = head(path).unwrap_or_default();
+    Some(match error {
+        Truncated { .. } if !head.is_empty() => "the copy or download stopped early: get the file again".to_owned(),
+        NotAProgram { .. } | Truncated { .. } | Corrupt { .. } => match kind(&head) {
+            Some(FileKind::Tensors) => "this is a data file: pass it with `--data` beside its program".to_owned(),
+            Some(FileKind::Bundle) => {
+                "this is a bundled program: `sconce check` and `sconce inspect` take it".to_owned()
+            }
+            _ if head.is_empty() => "the file is empty".to_owned(),
+            _ if head.starts_with(b"version https://git-lfs") => {
+                "this is a Git LFS pointer: fetch the file itself with `git lfs pull`".to_owned()
+            }
+            _ if head.starts_with(b"PK") => {
+                "this is a zip archive, such as a .pt2 or .pt file: export it to a .pte program first".to_owned()
+            }
+            _ if std::str::from_utf8(&head).is_ok_and(|text| !text.contains('\0')) => {
+                "this looks like a text file: a .pte program is what ExecuTorch's exporter writes".to_owned()
+            }
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
+
+/// The first bytes of a file.
+pub(crate) fn head(path: &Path) -> io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    File::open(path)?.take(64).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+/// The kind of file that begins so.
+pub(crate) fn kind(head: &[u8]) -> Option<FileKind> {
+    let identifier = head.get(4..8)?;
+    [FileKind::Program, FileKind::Tensors, FileKind::Bundle].into_iter().find(|kind| kind.identifier() == identifier)
+}
+
+/// Reads a whole file.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| unreadable(path, &error))
+}
+
+/// A file that cannot be opened.
+pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("cannot read {}: {error}", path.display()))
+}
+
+/// The method to run: the one asked for, else `forward`, else the only one.
+pub(crate) fn method_name(module: &Module, asked: Option<&str>) -> String {
+    let methods = module.methods();
+    match (asked, methods.as_slice()) {
+        (Some(name), _) => name.to_owned(),
+        (None, [only]) => only.clone(),
+        _ => "forward".to_owned(),
+    }
+}
