@@ -149,7 +149,7 @@ pub fn gemm_scratch(m: usize, n: usize, k: usize, width: usize) -> usize {
 
 /// Steps of k of nearly equal length, so that none is short.
 pub(crate) fn k_step(k: usize) -> usize {
-    k.div_ceil(k.div_ceil(KC).max(1)).next_multiple_of(16)
+    k.div_ceil(k.div_ceil(KC).max(1)).next_multiple_of(16).max(16)
 }
 
 /// Scratch of one task: a block of B and a chunk of A.
