@@ -17,7 +17,7 @@ pub mod generic;
 #[cfg(test)]
 mod tests;
 
-use crate::gemm::{Epilogue, Init, Left, Matrix, gemm_scratch, k_step, product};
+use crate::gemm::{Epilogue, Init, Left, Matrix, WORTH_THREADS, gemm_scratch, k_step, product, work};
 use crate::isa::Isa;
 use crate::split::{self, Slots};
 use crate::taps::Taps;
@@ -211,7 +211,8 @@ fn channels_first(
             _ => product(isa, par, shape, &weights, &columns, finish, out, n, scratch),
         }
     };
-    if par.width() > 1 && items >= 2 * par.width() {
+    let worth = work(m, n, k).saturating_mul(items) >= WORTH_THREADS;
+    if par.width() > 1 && items >= 2 * par.width() && worth {
         let slots = Slots::new(scratch, gemm_scratch(m, n, k, 1), par.width());
         split::chunks(par, out, m * n, |i, out| slots.with(|scratch| item(&Serial, i, out, scratch)));
     } else {

@@ -43,7 +43,7 @@ const WIDEST: usize = 32;
 /// Elements by which a packed buffer may be moved to start on a cache line.
 const ALIGN: usize = 16;
 /// Multiplications below which threads cost more than they bring.
-const WORTH_THREADS: usize = 100_000;
+pub(crate) const WORTH_THREADS: usize = 100_000;
 
 /// A matrix to read: element (i, j) is `data[i * row_stride + j * col_stride]`.
 #[derive(Clone, Copy, Debug)]
@@ -69,8 +69,10 @@ impl<'a, T> Matrix<'a, T> {
 
     fn check(&self, rows: usize, columns: usize, name: &str) {
         if rows > 0 && columns > 0 {
-            let last = (rows - 1) * self.row_stride + (columns - 1) * self.col_stride;
-            assert!(last < self.data.len(), "{name} has {} elements, {rows} x {columns} needs {last}", self.data.len());
+            let last = columns.checked_sub(1).and_then(|column| column.checked_mul(self.col_stride));
+            let last = last.and_then(|last| split::extent(rows, self.row_stride, last));
+            let fits = last.is_some_and(|last| last < self.data.len());
+            assert!(fits, "{name} has {} elements, too few for {rows} x {columns}", self.data.len());
         }
     }
 }
@@ -147,6 +149,11 @@ pub fn gemm_scratch(m: usize, n: usize, k: usize, width: usize) -> usize {
     slot_len(m, n, k) * Slots::<f32>::count(width)
 }
 
+/// Multiplications of a product.
+pub(crate) fn work(m: usize, n: usize, k: usize) -> usize {
+    m.saturating_mul(n).saturating_mul(k)
+}
+
 /// Steps of k of nearly equal length, so that none is short.
 pub(crate) fn k_step(k: usize) -> usize {
     k.div_ceil(k.div_ceil(KC).max(1)).next_multiple_of(16).max(16)
@@ -185,9 +192,10 @@ pub fn bmm(
         b: Matrix { data: &g.b.data[i * b_step..], ..g.b },
         ..*g
     };
-    let spread = batch >= 2 * par.width() || g.m * g.n * g.k < WORTH_THREADS;
+    let each = work(g.m, g.n, g.k);
+    let spread = batch >= 2 * par.width() || each < WORTH_THREADS;
     if batch > 1 && par.width() > 1 && spread {
-        let together = (WORTH_THREADS / (g.m * g.n * g.k).max(1)).clamp(1, batch.div_ceil(par.width()));
+        let together = (WORTH_THREADS / each.max(1)).clamp(1, batch.div_ceil(par.width()));
         let slots = Slots::new(scratch, slot_len(g.m, g.n, g.k), par.width());
         let used = batch * c_step;
         let end = c.len().min(used);
@@ -365,7 +373,7 @@ pub(crate) fn product(
         return;
     }
     let family = Family::of(isa);
-    let par = if m * n * k < WORTH_THREADS { &Serial } else { par };
+    let par = if work(m, n, k) < WORTH_THREADS { &Serial } else { par };
     let slots = Slots::new(scratch, slot_len(m, n, k), par.width());
     split::blocks(par, c, ldc, (m, n), steps(&family, (m, n), par.width()), |mut block| {
         slots.with(|scratch| {
@@ -415,7 +423,8 @@ fn block_step(
                 (&*packed_a, k)
             }
         };
-        assert!((chunk.len() - 1) * a_stride + k <= a.len(), "A is too short");
+        let fits = split::extent(chunk.len(), a_stride, k).is_some_and(|extent| extent <= a.len());
+        assert!(fits || k == 0, "A is too short for rows {chunk:?} at stride {a_stride}");
         for (j, panel) in panels.of(&columns) {
             let b = &packed_b[j * k..][..k * panels.width(panel.len())];
             column_of_tiles(family, (a, a_stride), b, block, (chunk.clone(), j, panel.len()), (k, init, clamp));
