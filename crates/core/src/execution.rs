@@ -79,13 +79,16 @@ impl<'a> Memory<'a> {
     }
 }
 
+/// The states of a method's delegates, in its order.
+type States<'a> = &'a mut [Owned<dyn DelegateState>];
+
 /// One call of a method.
 pub struct Execution<'a> {
     method: Method<'a>,
     environment: Environment<'a>,
     kernels: &'a [KernelId],
     delegates: &'a [Owned<dyn Delegate>],
-    states: &'a mut [Owned<dyn DelegateState>],
+    states: States<'a>,
     state: State<'a>,
     arenas: &'a mut [Arena<'a>],
     scratch: &'a mut [u64],
@@ -278,7 +281,7 @@ impl<'a> Execution<'a> {
         &'c mut self,
         indices: Scalars<'c, i32>,
         writes: impl Fn(usize) -> bool,
-    ) -> Result<(Call<'c>, &'c mut [Owned<dyn DelegateState>]), Fault> {
+    ) -> Result<(Call<'c>, States<'c>), Fault> {
         let args = Args { method: self.method, indices, state: self.state, parallel: self.environment.parallel };
         let memory = Memory { program: self.method.program(), inputs: self.inputs };
         Ok((Call::new(args, memory, &mut *self.arenas, &mut *self.scratch, writes)?, &mut *self.states))

@@ -55,11 +55,7 @@ impl DataLoader for Bytes<'_> {
 }
 
 /// Loads, or says which bytes could not be had.
-pub(crate) fn load<'a>(
-    loader: &'a dyn DataLoader,
-    range: core::ops::Range<u64>,
-    part: Part,
-) -> Result<&'a [u8], Error> {
+pub(crate) fn load(loader: &dyn DataLoader, range: core::ops::Range<u64>, part: Part) -> Result<&[u8], Error> {
     let (offset, len) = (range.start, range.end.saturating_sub(range.start));
     loader.load(offset, len, part).ok_or(Error::Access { offset, len })
 }

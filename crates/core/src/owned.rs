@@ -79,6 +79,11 @@ mod tests {
         }
         drop(Owned::from_box(alloc::boxed::Box::new(Counted)));
         assert_eq!(DROPS.load(Ordering::Relaxed), 1);
-        drop(Owned::from_static(alloc::boxed::Box::leak(alloc::boxed::Box::new(7))));
+        let pointer = alloc::boxed::Box::into_raw(alloc::boxed::Box::new(Counted));
+        // SAFETY: a fresh box that nothing else refers to.
+        drop(Owned::from_static(unsafe { &mut *pointer }));
+        assert_eq!(DROPS.load(Ordering::Relaxed), 1);
+        // SAFETY: the pointer came from a box, which was not dropped meanwhile.
+        drop(unsafe { alloc::boxed::Box::from_raw(pointer) });
     }
 }

@@ -10,16 +10,17 @@
 //!
 //! A transposed convolution gathers too: the input position of an output position and a tap is `(o + padding - tap *
 //! dilation) / stride` where that is whole, and zero elsewhere. A group with one input channel (depthwise) has no product to
-//! speak of and is done row by row ([`depthwise`]). One and two dimensions are three with ones in front.
+//! speak of and is done row by row. One and two dimensions are three with ones in front.
 mod depthwise;
 mod gather;
 pub mod generic;
 #[cfg(test)]
 mod tests;
 
-use crate::gemm::{Epilogue, Init, Left, Matrix, gemm_scratch, product};
+use crate::gemm::{Epilogue, Init, KC, Left, Matrix, gemm_scratch, product};
 use crate::isa::Isa;
 use crate::split::{self, Slots};
+use crate::taps::Taps;
 use gather::{Columns, Patches, Weights};
 use sconce_parallel::{Parallel, Serial};
 
@@ -82,6 +83,16 @@ impl Conv {
         whole.then_some(output)
     }
 
+    fn axes(&self) -> [Taps; 3] {
+        [0, 1, 2].map(|axis| Taps {
+            size: self.input[axis],
+            stride: self.stride[axis],
+            padding: self.padding[axis],
+            dilation: self.dilation[axis],
+            transposed: self.transposed,
+        })
+    }
+
     fn taps(&self) -> usize {
         self.kernel.iter().product()
     }
@@ -117,8 +128,11 @@ impl Conv {
     }
 
     fn is_depthwise(&self, layout: Layout) -> bool {
-        let widest = if layout == Layout::ChannelsFirst { 4 } else { 1 };
-        self.group_in() == 1 && self.group_out() <= widest && !self.transposed
+        let suits = match layout {
+            Layout::ChannelsFirst => self.group_out() <= 4,
+            Layout::ChannelsLast => self.group_out() == 1 && self.taps() <= depthwise::MOST_TAPS,
+        };
+        self.group_in() == 1 && suits && !self.transposed
     }
 }
 
@@ -128,7 +142,7 @@ pub fn conv_scratch(conv: &Conv, layout: Layout, width: usize) -> usize {
     let pixels: usize = output.iter().product();
     let k = conv.group_in() * conv.taps();
     match (conv.is_depthwise(layout), layout) {
-        (true, Layout::ChannelsFirst) => 0,
+        (true, Layout::ChannelsFirst) => depthwise::plane_scratch(conv) * Slots::<f32>::count(width),
         (true, Layout::ChannelsLast) => conv.taps() * conv.out_channels,
         (false, Layout::ChannelsFirst) => gemm_scratch(conv.group_out(), pixels, k, width),
         (false, Layout::ChannelsLast) => gemm_scratch(conv.batch * pixels, conv.group_out(), k, width),
@@ -147,7 +161,6 @@ pub struct Operands<'a, T = f32> {
 }
 
 /// Convolves `f32` images, adds the bias and applies the epilogue. `scratch` has [`conv_scratch`] elements.
-#[allow(clippy::too_many_arguments, reason = "a convolution has this many parts")]
 pub fn conv(
     isa: Isa,
     par: &dyn Parallel,
@@ -161,7 +174,7 @@ pub fn conv(
     conv.check(operands.input.len(), operands.weight.len(), operands.bias.map(<[f32]>::len), out.len());
     match (conv.is_depthwise(layout), layout) {
         _ if out.is_empty() => {}
-        (true, Layout::ChannelsFirst) => depthwise::channels_first(isa, par, conv, operands, epilogue, out),
+        (true, Layout::ChannelsFirst) => depthwise::channels_first(isa, par, conv, operands, epilogue, out, scratch),
         (true, Layout::ChannelsLast) => depthwise::channels_last(isa, par, conv, operands, epilogue, out, scratch),
         (false, Layout::ChannelsFirst) => channels_first(isa, par, conv, operands, epilogue, out, scratch),
         (false, Layout::ChannelsLast) => channels_last(isa, par, conv, operands, epilogue, out, scratch),
@@ -188,7 +201,7 @@ fn channels_first(
         let init = operands.bias.map_or(Init::Zero, |bias| Init::PerRow(&bias[group * m..][..m]));
         let weights = Weights::new(conv, operands.weight, group);
         let columns = Columns::new(conv, input);
-        let (shape, finish) = ((m, n, k), (init, epilogue));
+        let (shape, finish) = ((m, n, k, KC), (init, epilogue));
         match (conv.is_pointwise(), conv.transposed) {
             (true, false) => {
                 let pixels = Matrix::row_major(input, n);
@@ -221,7 +234,7 @@ fn channels_last(
     for group in 0..conv.groups {
         let init = operands.bias.map_or(Init::Zero, |bias| Init::PerColumn(&bias[group * n..][..n]));
         let weights = Weights::new(conv, operands.weight, group);
-        let (shape, finish) = ((m, n, k), (init, epilogue));
+        let (shape, finish) = ((m, n, k, weights.k_step()), (init, epilogue));
         let out = &mut out[group * n..];
         let input = &operands.input[group * conv.group_in()..];
         if conv.is_pointwise() && !conv.transposed {

@@ -82,7 +82,7 @@ impl Plan {
             sorted[count] = Dim { size: copy.shape[d], from: copy.from_strides[d], to: copy.to_strides[d] };
             count += 1;
         }
-        sorted[..count].sort_unstable_by(|a, b| b.to.cmp(&a.to));
+        sorted[..count].sort_unstable_by_key(|dim| core::cmp::Reverse(dim.to));
         let mut plan = Self { dims: [Dim { size: 1, from: 0, to: 0 }; MAX_RANK], rank: 0 };
         for dim in &sorted[..count] {
             match plan.dims[..plan.rank].last_mut() {

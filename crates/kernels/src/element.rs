@@ -96,6 +96,7 @@ pub trait Number: Element + PartialOrd + Default {
 pub trait Float: Number {
     /// `f32` for half, bfloat16 and `f32`; `f64` for `f64`.
     type Compute: Float<Compute = Self::Compute>
+        + crate::math::Math
         + core::ops::Add<Output = Self::Compute>
         + core::ops::Sub<Output = Self::Compute>
         + core::ops::Mul<Output = Self::Compute>

@@ -1,9 +1,9 @@
 //! Matrix products in `f32`: `C = A * B + init`, then an epilogue.
 //!
-//! C is cut into blocks, one task each. A task walks k in steps of [`KC`]; for each step it packs its columns of B into
+//! C is cut into blocks, one task each. A task walks k in steps of `KC`; for each step it packs its columns of B into
 //! panels as wide as a tile (so that a tile reads B front to back, from the first-level cache) and runs over its rows in
-//! chunks of [`MC`], tile by tile ([`tile`]). A is read where it lies when its rows are contiguous, else a chunk of it is
-//! copied. Where B comes from is behind [`Right`], A behind [`Left`]: convolution supplies its own.
+//! chunks of `MC`, tile by tile. A is read where it lies when its rows are contiguous, else a chunk of it is
+//! copied. Where B comes from is behind the trait `Right`, A behind `Left`: convolution supplies its own.
 //!
 //! ```text
 //!            columns of a task (at most NC)
@@ -15,7 +15,7 @@
 //!       └──┘ └──┴──┴──┘
 //! ```
 //!
-//! With few rows packing does not pay: then B is streamed once ([`few_rows`]). Other kinds of numbers go through
+//! With few rows packing does not pay: then B is streamed once. Other kinds of numbers go through
 //! [`generic::gemm`], which is simple.
 #![allow(unsafe_code, reason = "pointers handed to the micro-kernels")]
 
@@ -33,7 +33,7 @@ use sconce_parallel::{Parallel, Serial};
 use tile::{Addend, Family, Tile};
 
 /// Steps of k between two passes over C.
-const KC: usize = 256;
+pub(crate) const KC: usize = 256;
 /// Rows of A that pass a packed block of B before the next rows; with `KC` columns they fit the second-level cache.
 const MC: usize = 240;
 /// Most columns of B packed at a time; a multiple of every tile's width.
@@ -113,11 +113,10 @@ impl Epilogue {
     /// The epilogue of one value.
     #[inline(always)]
     pub fn apply(self, value: f32) -> f32 {
-        match self.bounds() {
-            Some((low, _)) if value < low => low,
-            Some((_, high)) if value > high => high,
-            _ => value,
-        }
+        // Selections instead of branches, so that loops vectorise; without bounds they change nothing.
+        let (low, high) = self.bounds().unwrap_or((f32::NEG_INFINITY, f32::INFINITY));
+        let value = if value < low { low } else { value };
+        if value > high { high } else { value }
     }
 }
 
@@ -156,7 +155,7 @@ pub fn gemm(isa: Isa, par: &dyn Parallel, g: &Gemm<'_>, c: &mut [f32], ldc: usiz
     g.a.check(g.m, g.k, "A");
     g.b.check(g.k, g.n, "B");
     if !few_rows::gemm(isa, par, g, c, ldc) {
-        product(isa, par, (g.m, g.n, g.k), &g.a, &g.b, (g.init, g.epilogue), c, ldc, scratch);
+        product(isa, par, (g.m, g.n, g.k, KC), &g.a, &g.b, (g.init, g.epilogue), c, ldc, scratch);
     }
 }
 
@@ -164,7 +163,6 @@ pub fn gemm(isa: Isa, par: &dyn Parallel, g: &Gemm<'_>, c: &mut [f32], ldc: usiz
 ///
 /// Product `i` takes A, B and C from `i * a_step`, `i * b_step` and `i * c_step` on; a step of 0 shares an operand. The
 /// results must not overlap. `scratch` has [`gemm_scratch`] elements.
-#[allow(clippy::too_many_arguments, reason = "the steps belong to no type that would be used twice")]
 pub fn bmm(
     isa: Isa,
     par: &dyn Parallel,
@@ -235,24 +233,58 @@ impl Right for Matrix<'_> {
         }
         let from = &self.data[(ks.start * self.row_stride + columns.start * self.col_stride).min(self.data.len())..];
         if self.row_stride == 1 && ks.len() > 1 {
-            return Family::of(isa).transpose((n, ks.len()), (from, self.col_stride), (out, width));
+            return transpose(isa, (n, ks.len()), (from, self.col_stride), (out, width));
         }
-        for (p, out) in out.chunks_exact_mut(width).take(ks.len()).enumerate() {
+        isa.vectorize(|| self.pack_rows(from, n, width, &mut out[..ks.len() * width]));
+    }
+}
+
+impl Matrix<'_> {
+    /// Panels of a matrix whose columns are not contiguous.
+    #[inline(always)]
+    fn pack_rows(&self, from: &[f32], n: usize, width: usize, out: &mut [f32]) {
+        for (p, out) in out.chunks_exact_mut(width).enumerate() {
             let from = &from[p * self.row_stride..];
             match self.col_stride {
-                1 => out[..n].copy_from_slice(&from[..n]),
+                1 => copy_row(from, &mut out[..n]),
                 _ => out[..n].iter_mut().enumerate().for_each(|(j, to)| *to = from[j * self.col_stride]),
             }
         }
     }
 }
 
-/// The product for any operands; see the module's text.
-#[allow(clippy::too_many_arguments, reason = "a product has this many parts")]
+/// Copies a row of a panel: short, and of a length the compiler does not know, so done in fixed pieces that may overlap.
+#[inline(always)]
+pub(crate) fn copy_row(from: &[f32], to: &mut [f32]) {
+    match to.len() {
+        16.. => copy_pieces::<16>(from, to),
+        8.. => copy_pieces::<8>(from, to),
+        4.. => copy_pieces::<4>(from, to),
+        _ => to.iter_mut().zip(from).for_each(|(to, from)| *to = *from),
+    }
+}
+
+#[inline(always)]
+fn copy_pieces<const N: usize>(from: &[f32], to: &mut [f32]) {
+    let from = &from[..to.len()];
+    if let (Some(from), Some(to)) = (from.last_chunk::<N>(), to.last_chunk_mut::<N>()) {
+        *to = *from;
+    }
+    for (from, to) in from.as_chunks::<N>().0.iter().zip(to.as_chunks_mut::<N>().0) {
+        *to = *from;
+    }
+}
+
+/// Transposes `shape` rows and columns of `from` into `to`; each comes with the distance of its rows.
+pub(crate) fn transpose(isa: Isa, shape: (usize, usize), from: (&[f32], usize), to: (&mut [f32], usize)) {
+    Family::of(isa).transpose(shape, from, to);
+}
+
+/// The product for any operands; see the module's text. `k` is walked in steps of `k_step`, at most [`KC`].
 pub(crate) fn product(
     isa: Isa,
     par: &dyn Parallel,
-    (m, n, k): (usize, usize, usize),
+    (m, n, k, k_step): (usize, usize, usize, usize),
     left: &impl Left,
     right: &impl Right,
     (init, epilogue): (Init<'_>, Epilogue),
@@ -265,6 +297,9 @@ pub(crate) fn product(
         Init::PerColumn(bias) => assert!(bias.len() >= n, "a bias of {} for {n} columns", bias.len()),
         Init::Zero | Init::Scaled(_) => {}
     }
+    if m == 0 || n == 0 {
+        return;
+    }
     let family = Family::of(isa);
     let par = if m * n * k < WORTH_THREADS { &Serial } else { par };
     let slots = Slots::new(scratch, slot_len(m, n, k), par.width());
@@ -272,8 +307,8 @@ pub(crate) fn product(
         slots.with(|scratch| {
             let start = scratch.as_ptr().align_offset(64).min(ALIGN);
             let scratch = &mut scratch[start..];
-            for k0 in (0..k.max(1)).step_by(KC) {
-                let ks = k0..k.min(k0 + KC);
+            for k0 in (0..k.max(1)).step_by(k_step) {
+                let ks = k0..k.min(k0 + k_step);
                 let init = if k0 == 0 { init } else { Init::Scaled(1.0) };
                 let bounds = if ks.end == k { epilogue.bounds() } else { None };
                 block_step(isa, &family, left, right, &mut block, ks, (init, bounds), scratch);
@@ -292,7 +327,6 @@ fn steps(family: &Family, (m, n): (usize, usize), width: usize) -> (usize, usize
 }
 
 /// One step of k for one block of C: packs B, then tile after tile.
-#[allow(clippy::too_many_arguments, reason = "the innermost driver sees everything")]
 fn block_step(
     isa: Isa,
     family: &Family,

@@ -9,15 +9,24 @@
 //! Kernels trust their caller in one respect only: geometry and slice lengths must agree. They check that with
 //! assertions at the entry, so a mistake is a panic with a sentence, never a wrong access.
 #![cfg_attr(not(feature = "std"), no_std)]
+#![allow(clippy::too_many_arguments, reason = "kernels take slices and geometry apart, as their callers hold them")]
 
 pub mod cast;
 pub mod conv;
 pub mod copy;
 pub mod element;
 pub mod gemm;
+pub mod index;
 pub mod isa;
 pub mod map;
+pub mod math;
+pub mod norm;
+pub mod pool;
+pub mod reduce;
+pub mod resize;
+pub mod softmax;
 pub mod split;
+mod taps;
 #[cfg(test)]
 mod testing;
 pub mod view;

@@ -132,6 +132,14 @@ impl<const N: usize> Broadcast<N> {
     }
 }
 
+impl Broadcast<1> {
+    /// Calls `visit(i, offset)` for the elements `range`, `i` counting from the range's start.
+    #[inline(always)]
+    pub(crate) fn offsets(&self, range: Range<usize>, mut visit: impl FnMut(usize, usize)) {
+        self.rows(range, |at, len, [first], [step]| (0..len).for_each(|i| visit(at + i, first + i * step)));
+    }
+}
+
 /// Threads only where they pay.
 pub(crate) fn worth(par: &dyn Parallel, elements: usize) -> &dyn Parallel {
     if elements >= WORTH_THREADS { par } else { &Serial }
@@ -248,7 +256,6 @@ pub fn binary_in_place<A: Element, B: Element>(
 }
 
 /// `out[i] = f(a[i], b[i], c[i])`
-#[allow(clippy::too_many_arguments, reason = "three operands and where they meet")]
 pub fn ternary<A: Element, B: Element, C: Element, O: Element>(
     isa: Isa,
     par: &dyn Parallel,
@@ -358,7 +365,7 @@ mod tests {
     #[test]
     fn empty_and_scalar_outputs() {
         let mut out = [0.0f32];
-        let scalar = Broadcast::of_shapes(&[], [&[], &[1]]);
+        let scalar = Broadcast::of_shapes(&[], [&[], &[]]);
         binary(Isa::Scalar, &Serial, &scalar, &[2.0f32], &[3.0f32], &mut out, |a, b| a * b);
         assert_eq!(out, [6.0]);
         let empty = Broadcast::of_shapes(&[4, 0], [&[4, 0], &[1, 1]]);

@@ -4,7 +4,7 @@
 //! functions here cut a buffer into parts that cannot overlap, by construction, and give each task its own:
 //!
 //! * [`chunks`]: consecutive chunks of a slice;
-//! * [`chunks2`]: the same of two slices in step;
+//! * [`chunks2`], [`chunks3`]: the same of two and three slices in step;
 //! * [`blocks`]: a grid of rectangular blocks of a row-major matrix, as [`Block`]s that hand out row segments;
 //! * [`Slots`]: equal slices of scratch, taken by a running task and given back when it ends.
 #![allow(unsafe_code, reason = "disjoint parts of one buffer on several threads")]
@@ -54,6 +54,25 @@ pub(crate) fn chunks2<T: Send, U: Send>(
         // SAFETY: as in `chunks`; both slices have the same number of chunks, so chunk `i` is in bounds.
         let other = unsafe { core::slice::from_raw_parts_mut(base.get().add(start), second_len.min(total - start)) };
         body(i, chunk, other);
+    });
+}
+
+/// [`chunks`] of three slices that have the same number of chunks.
+pub(crate) fn chunks3<T: Send, U: Send, V: Send>(
+    par: &dyn Parallel,
+    first: (&mut [T], usize),
+    second: (&mut [U], usize),
+    (third, third_len): (&mut [V], usize),
+    body: impl Fn(usize, &mut [T], &mut [U], &mut [V]) + Sync,
+) {
+    let third_len = third_len.max(1);
+    assert_eq!(second.0.len().div_ceil(second.1.max(1)), third.len().div_ceil(third_len), "the slices are not in step");
+    let (total, base) = (third.len(), Base(third.as_mut_ptr()));
+    chunks2(par, first, second, |i, chunk, other| {
+        let start = i * third_len;
+        // SAFETY: as in `chunks2`.
+        let last = unsafe { core::slice::from_raw_parts_mut(base.get().add(start), third_len.min(total - start)) };
+        body(i, chunk, other, last);
     });
 }
 

@@ -10,10 +10,18 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod convolution;
+mod dense;
 mod elementwise;
+mod linear;
+mod normalization;
 mod operands;
+mod pooling;
 mod prim;
 mod real;
+mod reduction;
+mod resize;
+mod softmax;
 mod typed;
 
 use sconce_core::{Args, Op};
@@ -25,6 +33,13 @@ pub static TABLES: &[&[Op]] = &[
     elementwise::binary::OPS,
     elementwise::compare::OPS,
     elementwise::select::OPS,
+    linear::OPS,
+    convolution::OPS,
+    pooling::OPS,
+    normalization::OPS,
+    softmax::OPS,
+    reduction::OPS,
+    resize::OPS,
 ];
 
 /// For operators without scratch.
@@ -47,3 +62,36 @@ macro_rules! ops {
     (@scratch $scratch:expr) => { $scratch };
 }
 use ops;
+
+/// The row of one operator, for a table with only what a program needs: the linker then drops all others.
+///
+/// ```
+/// static OPS: &[sconce_core::Op] = &[sconce_ops::op("aten::add.out"), sconce_ops::op("aten::relu.out")];
+/// assert_eq!(OPS[1].name, "aten::relu.out");
+/// ```
+///
+/// # Panics
+/// When there is no such operator; in a `static`, that is an error at compile time.
+pub const fn op(name: &str) -> Op {
+    let mut table = 0;
+    while table < TABLES.len() {
+        let mut row = 0;
+        while row < TABLES[table].len() {
+            if same(TABLES[table][row].name, name) {
+                return TABLES[table][row];
+            }
+            row += 1;
+        }
+        table += 1;
+    }
+    panic!("this build has no operator of this name")
+}
+
+const fn same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
+}

@@ -26,7 +26,10 @@ macro_rules! compare {
     (|$a:ident, $b:ident| $body:expr) => {
         scalar! {
             [Int($a), Int($b), _] => Bool($body),
-            [Bool($a), Bool($b), _] => Bool($body),
+            [Bool(a), Bool(b), _] => {
+                let ($a, $b) = (u8::from(a), u8::from(b));
+                Bool($body)
+            },
             [a @ (Int(_) | Double(_)), b @ (Int(_) | Double(_)), _] => { let ($a, $b) = (a.to_f64(), b.to_f64()); Bool($body) },
         }
     };

@@ -1,7 +1,7 @@
 //! Functions of real numbers, once for `f32` and `f64`.
 //!
 //! `f32` comes from the kernels, whose functions are written so that loops over them vectorise; `f64` from `libm`.
-use sconce_kernels::Float;
+use sconce_kernels::{Float, math};
 
 /// A floating-point type that computes in itself.
 pub(crate) trait Real:
@@ -13,7 +13,6 @@ pub(crate) trait Real:
     + core::ops::Neg<Output = Self>
     + crate::typed::Typed
 {
-    fn abs(self) -> Self;
     fn copysign(self, sign: Self) -> Self;
     fn floor(self) -> Self;
     fn ceil(self) -> Self;
@@ -57,7 +56,7 @@ macro_rules! real {
 }
 
 real! { f64,
-    abs() = libm::fabs; copysign(sign) = libm::copysign; floor() = libm::floor; ceil() = libm::ceil;
+    copysign(sign) = libm::copysign; floor() = libm::floor; ceil() = libm::ceil;
     trunc() = libm::trunc; round_ties_even() = libm::rint; sqrt() = libm::sqrt; rem(other) = libm::fmod;
     exp() = libm::exp; expm1() = libm::expm1; log() = libm::log; log1p() = libm::log1p; log2() = libm::log2;
     log10() = libm::log10; sin() = libm::sin; cos() = libm::cos; tan() = libm::tan; asin() = libm::asin;
@@ -71,14 +70,11 @@ fn sigmoid(x: f64) -> f64 {
 }
 
 real! { f32,
-    abs() = libm::fabsf; copysign(sign) = libm::copysignf; floor() = libm::floorf; ceil() = libm::ceilf;
-    trunc() = libm::truncf; round_ties_even() = libm::rintf; sqrt() = libm::sqrtf; rem(other) = libm::fmodf;
-    exp() = libm::expf; expm1() = libm::expm1f; log() = libm::logf; log1p() = libm::log1pf; log2() = libm::log2f;
-    log10() = libm::log10f; sin() = libm::sinf; cos() = libm::cosf; tan() = libm::tanf; asin() = libm::asinf;
+    copysign(sign) = libm::copysignf; floor() = libm::floorf; ceil() = libm::ceilf;
+    trunc() = libm::truncf; round_ties_even() = libm::rintf; sqrt() = math::sqrt; rem(other) = libm::fmodf;
+    exp() = math::exp; expm1() = math::expm1; log() = math::log; log1p() = math::log1p; log2() = math::log2;
+    log10() = math::log10; sin() = math::sin; cos() = math::cos; tan() = libm::tanf; asin() = libm::asinf;
     acos() = libm::acosf; atan() = libm::atanf; atan2(other) = libm::atan2f; sinh() = libm::sinhf;
-    cosh() = libm::coshf; tanh() = libm::tanhf; asinh() = libm::asinhf; acosh() = libm::acoshf;
-    atanh() = libm::atanhf; erf() = libm::erff; sigmoid() = sigmoid_f32; pow(exponent) = libm::powf;
-}
-fn sigmoid_f32(x: f32) -> f32 {
-    1.0 / (1.0 + libm::expf(-x))
+    cosh() = libm::coshf; tanh() = math::tanh; asinh() = libm::asinhf; acosh() = libm::acoshf;
+    atanh() = libm::atanhf; erf() = math::erf; sigmoid() = math::sigmoid; pow(exponent) = math::pow;
 }

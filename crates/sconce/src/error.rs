@@ -71,7 +71,7 @@ pub enum Error {
     /// An input does not fit.
     Input {
         /// The method.
-        method: String,
+        method: Box<str>,
         /// Which input.
         index: usize,
         /// What the method takes there.
@@ -84,11 +84,11 @@ pub enum Error {
     /// An instruction failed.
     Run {
         /// The method.
-        method: String,
+        method: Box<str>,
         /// The instruction's index.
         instruction: u32,
         /// The operator or backend it calls.
-        callee: String,
+        callee: Box<str>,
         /// Why.
         fault: Fault,
     },

@@ -280,7 +280,7 @@ fn input_error(method: Method<'_>, values: &[sconce_core::Value<'_>], error: Cor
             let index = index as usize;
             let want = method.input(index).map_or(String::new(), |info| describe(&info)).into();
             let have = values.get(index).map_or(String::new(), describe_value).into();
-            Error::Input { method: method.name().to_owned(), index, want, have, fault }
+            Error::Input { method: method.name().into(), index, want, have, fault }
         }
         error => run_error(method, error),
     }
@@ -301,7 +301,7 @@ fn run_error(method: Method<'_>, error: CoreError) -> Error {
             .map_or(String::new(), |name| format!("backend {name}")),
         _ => "control flow".to_owned(),
     };
-    Error::Run { method: method.name().to_owned(), instruction: index, callee, fault }
+    Error::Run { method: method.name().into(), instruction: index, callee: callee.into(), fault }
 }
 
 /// What a method takes or gives, in words.

@@ -1,15 +1,36 @@
 //! Convolution with one input channel per group: no product, but rows to scale and add.
 //!
-//! Channels first: an output row starts as the bias and receives, tap by tap, a scaled stretch of an input row; which
-//! stretch lies inside the image is known before the loop, so the loop has no bounds to test. Channels last: an output pixel
+//! Channels first: a plane is copied into the middle of zeros, so that no tap has to ask whether it lies inside; then a few
+//! outputs of a row stay in registers while all taps are added to them. Channels last: an output pixel
 //! is a row of channels that receives, tap by tap, the input pixel times the tap's weights, which are first brought into the
 //! order `[tap, channel]`.
-use super::gather::Axis;
 use super::{Conv, Operands};
 use crate::gemm::Epilogue;
 use crate::isa::Isa;
-use crate::split;
+use crate::split::{self, Slots};
 use sconce_parallel::Parallel;
+
+/// Most taps of a kernel for which [`channels_last`] is made.
+pub(super) const MOST_TAPS: usize = 64;
+/// Outputs kept in registers while all taps are added.
+const CHUNK: usize = 16;
+
+/// The size of a plane with its padding, wide enough that the last chunk of a row may read on.
+fn padded(conv: &Conv) -> [usize; 3] {
+    let output = conv.output().unwrap_or_default();
+    core::array::from_fn(|axis| {
+        let chunk = if axis == 2 { CHUNK } else { 1 };
+        let last = output[axis].next_multiple_of(chunk).saturating_sub(1) * conv.stride[axis];
+        let reach = last + (conv.kernel[axis] - 1) * conv.dilation[axis] + 1;
+        let tail = if axis == 2 { conv.stride[axis] } else { 0 };
+        (conv.input[axis] + 2 * conv.padding[axis]).max(reach + tail)
+    })
+}
+
+/// Scratch of one task of [`channels_first`].
+pub(super) fn plane_scratch(conv: &Conv) -> usize {
+    padded(conv).iter().product()
+}
 
 /// Tasks of the pool: planes of one channel of one image.
 pub(super) fn channels_first(
@@ -19,50 +40,66 @@ pub(super) fn channels_first(
     operands: Operands<'_>,
     epilogue: Epilogue,
     out: &mut [f32],
+    scratch: &mut [f32],
 ) {
     let plane = out.len() / conv.batch / conv.out_channels;
     let input_plane: usize = conv.input.iter().product();
+    let slots = Slots::new(scratch, plane_scratch(conv), par.width());
     split::chunks(par, out, plane, |i, out| {
         let (image, channel) = (i / conv.out_channels, i % conv.out_channels);
         let from = (image * conv.in_channels + channel / conv.group_out()) * input_plane;
         let weight = &operands.weight[channel * conv.taps()..][..conv.taps()];
         let bias = operands.bias.map_or(0.0, |bias| bias[channel]);
-        isa.vectorize(|| one_plane(conv, &operands.input[from..][..input_plane], weight, bias, epilogue, out));
+        slots.with(|scratch| {
+            pad(conv, &operands.input[from..][..input_plane], scratch);
+            isa.vectorize(|| match conv.stride[2] {
+                1 => one_plane::<1>(conv, scratch, weight, bias, epilogue, out),
+                2 => one_plane::<2>(conv, scratch, weight, bias, epilogue, out),
+                _ => one_plane::<0>(conv, scratch, weight, bias, epilogue, out),
+            });
+        });
     });
 }
 
-#[inline(always)]
-fn one_plane(conv: &Conv, input: &[f32], weight: &[f32], bias: f32, epilogue: Epilogue, out: &mut [f32]) {
-    let [depth, height, width] = [0, 1, 2].map(|axis| Axis::of(conv, axis));
-    let [_, rows, across] = conv.output().unwrap_or_default();
-    for (row, out) in out.chunks_exact_mut(across).enumerate() {
-        out.fill(bias);
-        for kz in 0..conv.kernel[0] {
-            let Some(z) = depth.source(row / rows, kz) else { continue };
-            for ky in 0..conv.kernel[1] {
-                let Some(y) = height.source(row % rows, ky) else { continue };
-                let input = &input[(z * height.size + y) * width.size..][..width.size];
-                for kx in 0..conv.kernel[2] {
-                    let inside = width.inside(kx, across);
-                    let Some(x) = width.source(inside.start, kx) else { continue };
-                    let scale = weight[(kz * conv.kernel[1] + ky) * conv.kernel[2] + kx];
-                    add_scaled(&mut out[inside], scale, &input[x..], width.stride);
-                }
-            }
-        }
-        if epilogue != Epilogue::None {
-            out.iter_mut().for_each(|out| *out = epilogue.apply(*out));
-        }
+/// Copies a plane into the middle of zeros.
+fn pad(conv: &Conv, input: &[f32], out: &mut [f32]) {
+    let [_, height, width] = padded(conv);
+    out.fill(0.0);
+    for (row, input) in input.chunks_exact(conv.input[2]).enumerate() {
+        let (z, y) = (row / conv.input[1] + conv.padding[0], row % conv.input[1] + conv.padding[1]);
+        out[(z * height + y) * width + conv.padding[2]..][..input.len()].copy_from_slice(input);
     }
 }
 
-/// Adds every `step`-th element of `from`, scaled.
+/// `STEP` is the stride along a row, 0 if only known at run time.
 #[inline(always)]
-fn add_scaled(to: &mut [f32], scale: f32, from: &[f32], step: usize) {
-    match step {
-        1 => to.iter_mut().zip(from).for_each(|(to, from)| *to += scale * from),
-        2 => to.iter_mut().zip(from.chunks(2)).for_each(|(to, from)| *to += scale * from[0]),
-        _ => to.iter_mut().zip(from.iter().step_by(step)).for_each(|(to, from)| *to += scale * from),
+fn one_plane<const STEP: usize>(
+    conv: &Conv,
+    input: &[f32],
+    weight: &[f32],
+    bias: f32,
+    epilogue: Epilogue,
+    out: &mut [f32],
+) {
+    let [_, height, width] = padded(conv);
+    let [_, rows, across] = conv.output().unwrap_or_default();
+    let [deep, tall, wide] = conv.kernel;
+    let step = if STEP == 0 { conv.stride[2] } else { STEP };
+    for (row, out) in out.chunks_exact_mut(across).enumerate() {
+        let (z, y) = (row / rows * conv.stride[0], row % rows * conv.stride[1]);
+        for (chunk, out) in out.chunks_mut(CHUNK).enumerate() {
+            let mut sums = [bias; CHUNK];
+            let mut weights = weight.iter();
+            for (kz, ky) in (0..deep).flat_map(|kz| (0..tall).map(move |ky| (kz, ky))) {
+                let line = (z + kz * conv.dilation[0]) * height + y + ky * conv.dilation[1];
+                let line = &input[line * width + chunk * CHUNK * step..];
+                for (kx, weight) in (0..wide).zip(&mut weights) {
+                    let taps = &line[kx * conv.dilation[2]..][..(CHUNK - 1) * step + 1];
+                    sums.iter_mut().enumerate().for_each(|(i, sum)| *sum += weight * taps[i * step]);
+                }
+            }
+            out.iter_mut().zip(sums).for_each(|(out, sum)| *out = epilogue.apply(sum));
+        }
     }
 }
 
@@ -82,35 +119,51 @@ pub(super) fn channels_last(
         from.iter().enumerate().for_each(|(tap, from)| weight[tap * channels + channel] = *from);
     }
     let weight = &*weight;
-    let [_, rows, across] = conv.output().unwrap_or_default();
-    let axes = [0, 1, 2].map(|axis| Axis::of(conv, axis));
-    let [depth, height, width] = axes;
+    let [deep, rows, across] = conv.output().unwrap_or_default();
+    let [depth, height, width] = conv.axes();
     let image_len = operands.input.len() / conv.batch;
     split::chunks(par, out, across * channels, |row, out| {
-        let (image, oz, oy) = (row / rows / conv.output().unwrap_or_default()[0], row / rows, row % rows);
-        let oz = oz % conv.output().unwrap_or_default()[0];
+        let (image, oz, oy) = (row / rows / deep, row / rows % deep, row % rows);
         let image = &operands.input[image * image_len..][..image_len];
         isa.vectorize(|| {
             for (ox, out) in out.chunks_exact_mut(channels).enumerate() {
-                match operands.bias {
-                    Some(bias) => out.copy_from_slice(bias),
-                    None => out.fill(0.0),
-                }
+                // The input pixels under the taps, with the taps' weights.
+                let mut inside = [(image, weight); MOST_TAPS];
+                let mut count = 0;
                 for (tap, weight) in weight.chunks_exact(channels).enumerate() {
                     let [_, tall, wide] = conv.kernel;
                     let z = depth.source(oz, tap / wide / tall);
                     let y = height.source(oy, tap / wide % tall);
                     let x = width.source(ox, tap % wide);
                     let (Some(z), Some(y), Some(x)) = (z, y, x) else { continue };
-                    let input = &image[((z * height.size + y) * width.size + x) * channels..][..channels];
-                    for ((out, input), weight) in out.iter_mut().zip(input).zip(weight) {
-                        *out += input * weight;
-                    }
+                    let pixel = &image[((z * height.size + y) * width.size + x) * channels..][..channels];
+                    inside[count] = (pixel, weight);
+                    count += 1;
                 }
-                if epilogue != Epilogue::None {
-                    out.iter_mut().for_each(|out| *out = epilogue.apply(*out));
-                }
+                one_pixel(&inside[..count], operands.bias, epilogue, out);
             }
         });
     });
+}
+
+/// All channels of a pixel, some at a time in registers.
+#[inline(always)]
+fn one_pixel(inside: &[(&[f32], &[f32])], bias: Option<&[f32]>, epilogue: Epilogue, out: &mut [f32]) {
+    const WIDTH: usize = 2 * CHUNK;
+    let whole = out.len() - out.len() % WIDTH;
+    for first in (0..whole).step_by(WIDTH) {
+        let mut sums = [0.0; WIDTH];
+        if let Some(bias) = bias {
+            sums.copy_from_slice(&bias[first..first + WIDTH]);
+        }
+        for (input, weight) in inside {
+            let (input, weight) = (&input[first..first + WIDTH], &weight[first..first + WIDTH]);
+            (0..WIDTH).for_each(|i| sums[i] += input[i] * weight[i]);
+        }
+        out[first..first + WIDTH].iter_mut().zip(sums).for_each(|(out, sum)| *out = epilogue.apply(sum));
+    }
+    for channel in whole..out.len() {
+        let products = inside.iter().map(|(input, weight)| input[channel] * weight[channel]);
+        out[channel] = epilogue.apply(products.sum::<f32>() + bias.map_or(0.0, |bias| bias[channel]));
+    }
 }

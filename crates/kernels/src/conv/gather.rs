@@ -5,62 +5,14 @@
 //! * [`Patches`], channels last: row `(image, output pixel)`, column `(tap, ic)`; the channels of a tap are one copy.
 //! * [`Weights`]: the weight as PyTorch keeps it, addressed by output channel, input channel and tap.
 use super::Conv;
-use crate::gemm::{Left, Matrix, Right};
+use crate::gemm::{KC, Left, Matrix, Right, copy_row, transpose};
 use crate::isa::Isa;
+use crate::taps::Taps;
 use core::ops::Range;
-
-/// How output positions and taps along one axis find input positions.
-#[derive(Clone, Copy)]
-pub(super) struct Axis {
-    pub(super) size: usize,
-    pub(super) stride: usize,
-    padding: usize,
-    dilation: usize,
-    transposed: bool,
-}
-
-impl Axis {
-    pub(super) fn of(conv: &Conv, axis: usize) -> Self {
-        Self {
-            size: conv.input[axis],
-            stride: conv.stride[axis],
-            padding: conv.padding[axis],
-            dilation: conv.dilation[axis],
-            transposed: conv.transposed,
-        }
-    }
-
-    /// The input position under `tap` at output position `at`, unless it is padding.
-    #[inline(always)]
-    pub(super) fn source(&self, at: usize, tap: usize) -> Option<usize> {
-        let position = if self.transposed {
-            let scaled = (at + self.padding).checked_sub(tap * self.dilation)?;
-            scaled.is_multiple_of(self.stride).then_some(scaled / self.stride)?
-        } else {
-            (at * self.stride + tap * self.dilation).checked_sub(self.padding)?
-        };
-        (position < self.size).then_some(position)
-    }
-
-    /// The output positions in `0..end` whose input position under `tap` exists. Only for forward axes, and for transposed
-    /// ones of stride 1.
-    #[inline(always)]
-    pub(super) fn inside(&self, tap: usize, end: usize) -> Range<usize> {
-        let offset = tap * self.dilation;
-        let (first, last) = if self.transposed {
-            (offset.saturating_sub(self.padding), (self.size + offset).saturating_sub(self.padding))
-        } else {
-            let last = (self.size + self.padding).saturating_sub(offset).div_ceil(self.stride);
-            (self.padding.saturating_sub(offset).div_ceil(self.stride), last)
-        };
-        let last = last.min(end);
-        first.min(last)..last
-    }
-}
 
 /// See the module's text.
 pub(super) struct Columns<'a> {
-    axes: [Axis; 3],
+    axes: [Taps; 3],
     kernel: [usize; 3],
     output: [usize; 3],
     /// The channels of one group of one image.
@@ -82,7 +34,7 @@ const WIDEST: usize = 32;
 
 impl<'a> Columns<'a> {
     pub(super) fn new(conv: &Conv, input: &'a [f32]) -> Self {
-        let axes = [0, 1, 2].map(|axis| Axis::of(conv, axis));
+        let axes = conv.axes();
         Self { axes, kernel: conv.kernel, output: conv.output().unwrap_or_default(), input }
     }
 
@@ -137,7 +89,7 @@ impl<'a> Columns<'a> {
 #[inline(always)]
 fn copy_spaced(from: &[f32], step: usize, to: &mut [f32]) {
     match step {
-        1 => to.copy_from_slice(&from[..to.len()]),
+        1 => copy_row(from, to),
         2 => to.iter_mut().zip(from.iter().step_by(2)).for_each(|(to, from)| *to = *from),
         _ => to.iter_mut().zip(from.iter().step_by(step)).for_each(|(to, from)| *to = *from),
     }
@@ -169,13 +121,45 @@ impl Right for Columns<'_> {
     }
 }
 
+/// The order of k when channels are last: blocks of so many channels that a block with all its taps is one step of k;
+/// within a block tap by tap, within a tap channel by channel. So both the weight and the image are read in stretches.
+#[derive(Clone, Copy)]
+struct Order {
+    taps: usize,
+    /// Channels of a block.
+    block: usize,
+}
+
+impl Order {
+    fn new(conv: &Conv) -> Self {
+        Self { taps: conv.taps(), block: (KC / conv.taps()).clamp(1, conv.group_in().max(1)) }
+    }
+
+    fn k_step(&self) -> usize {
+        (self.block * self.taps).min(KC)
+    }
+
+    /// Cuts a step of k into stretches of whole taps, or of some taps of one channel: `visit(channels, taps)`.
+    fn stretches(&self, ks: &Range<usize>, mut visit: impl FnMut(Range<usize>, Range<usize>)) {
+        let mut k = ks.start;
+        while k < ks.end {
+            let (channel, tap) = (k / self.taps, k % self.taps);
+            let count = if self.block > 1 { ks.len() / self.taps } else { 1 };
+            let last = self.taps.min(tap + (ks.end - k) / count);
+            visit(channel..channel + count, tap..last);
+            k += (last - tap) * count;
+        }
+    }
+}
+
 /// See the module's text.
 pub(super) struct Patches<'a> {
-    axes: [Axis; 3],
+    axes: [Taps; 3],
     kernel: [usize; 3],
     output: [usize; 3],
-    /// Channels of a group, and of an image.
-    channels: (usize, usize),
+    order: Order,
+    /// Channels of an image.
+    channels: usize,
     /// All images, from the group's first channel on.
     input: &'a [f32],
 }
@@ -183,24 +167,66 @@ pub(super) struct Patches<'a> {
 impl<'a> Patches<'a> {
     pub(super) fn new(conv: &Conv, input: &'a [f32]) -> Self {
         Self {
-            axes: [0, 1, 2].map(|axis| Axis::of(conv, axis)),
+            axes: conv.axes(),
             kernel: conv.kernel,
             output: conv.output().unwrap_or_default(),
-            channels: (conv.group_in(), conv.in_channels),
+            order: Order::new(conv),
+            channels: conv.in_channels,
             input,
         }
     }
 
-    /// Where the channels under `tap` at output pixel `row` start.
+    /// One stretch of one output pixel's patch.
+    fn stretch(&self, row: usize, channels: &Range<usize>, taps: &Range<usize>, mut out: &mut [f32]) {
+        let [deep, height, width] = self.output;
+        let (image, at) = (row / (deep * height * width), row % (deep * height * width));
+        let [z_axis, y_axis, x_axis] = self.axes;
+        let (oz, oy, ox) = (at / width / height, at / width % height, at % width);
+        let [_, tall, wide] = self.kernel;
+        let all = channels.len() == self.channels && x_axis.dilation == 1 && !x_axis.transposed;
+        let mut tap = taps.start;
+        while tap < taps.end {
+            // The taps of one row of the kernel.
+            let kx = tap % wide;
+            let count = (wide - kx).min(taps.end - tap);
+            let (now, rest) = out.split_at_mut(count * channels.len());
+            let z = z_axis.source(oz, tap / wide / tall);
+            match z.zip(y_axis.source(oy, tap / wide % tall)) {
+                None => now.fill(0.0),
+                Some((z, y)) => {
+                    let start = ((image * z_axis.size + z) * y_axis.size + y) * x_axis.size;
+                    if all {
+                        self.run(start, ox, kx..kx + count, now);
+                    } else {
+                        for (kx, now) in (kx..).zip(now.chunks_exact_mut(channels.len())) {
+                            match x_axis.source(ox, kx) {
+                                Some(x) => {
+                                    let pixel = (start + x) * self.channels;
+                                    copy_row(&self.input[pixel + channels.start..pixel + channels.end], now);
+                                }
+                                None => now.fill(0.0),
+                            }
+                        }
+                    }
+                }
+            }
+            (out, tap) = (rest, tap + count);
+        }
+    }
+
+    /// Neighbouring taps with all channels are neighbours in the image: one copy between two paddings.
     #[inline(always)]
-    fn pixel(&self, row: usize, tap: usize) -> Option<usize> {
-        let ([_, height, width], [_, tall, wide]) = (self.output, self.kernel);
-        let (image, z) = (row / width / height / self.output[0], row / width / height % self.output[0]);
-        let z = self.axes[0].source(z, tap / wide / tall)?;
-        let y = self.axes[1].source(row / width % height, tap / wide % tall)?;
-        let x = self.axes[2].source(row % width, tap % wide)?;
-        let [depth, height, width] = self.axes.map(|axis| axis.size);
-        Some((((image * depth + z) * height + y) * width + x) * self.channels.1)
+    fn run(&self, start: usize, ox: usize, taps: Range<usize>, out: &mut [f32]) {
+        let (axis, channels) = (&self.axes[2], self.channels);
+        let first = ox * axis.stride;
+        let from = axis.padding.saturating_sub(first).clamp(taps.start, taps.end);
+        let to = (axis.size + axis.padding).saturating_sub(first).clamp(from, taps.end);
+        out[..(from - taps.start) * channels].fill(0.0);
+        out[(to - taps.start) * channels..].fill(0.0);
+        if from < to {
+            let pixel = (start + first + from - axis.padding) * channels;
+            copy_row(&self.input[pixel..], &mut out[(from - taps.start) * channels..(to - taps.start) * channels]);
+        }
     }
 }
 
@@ -210,18 +236,13 @@ impl Left for Patches<'_> {
     }
 
     fn pack(&self, rows: Range<usize>, ks: Range<usize>, out: &mut [f32]) {
-        for (row, mut out) in rows.zip(out.chunks_exact_mut(ks.len().max(1))) {
-            let mut k = ks.start;
-            while k < ks.end {
-                let (tap, channel) = (k / self.channels.0, k % self.channels.0);
-                let count = (self.channels.0 - channel).min(ks.end - k);
-                let (now, rest) = out.split_at_mut(count);
-                match self.pixel(row, tap) {
-                    Some(start) => now.copy_from_slice(&self.input[start + channel..][..count]),
-                    None => now.fill(0.0),
-                }
-                (out, k) = (rest, k + count);
-            }
+        for (row, out) in rows.zip(out.chunks_exact_mut(ks.len().max(1))) {
+            let mut at = 0;
+            self.order.stretches(&ks, |channels, taps| {
+                let len = channels.len() * taps.len();
+                self.stretch(row, &channels, &taps, &mut out[at..at + len]);
+                at += len;
+            });
         }
     }
 }
@@ -231,8 +252,7 @@ pub(super) struct Weights<'a> {
     data: &'a [f32],
     /// Distances between output channels and between input channels; taps are neighbours.
     steps: (usize, usize),
-    taps: usize,
-    channels: usize,
+    order: Order,
 }
 
 impl<'a> Weights<'a> {
@@ -240,7 +260,12 @@ impl<'a> Weights<'a> {
         let (channels, taps) = (conv.group_in(), conv.taps());
         let len = channels * conv.group_out() * taps;
         let steps = if conv.transposed { (taps, conv.group_out() * taps) } else { (channels * taps, taps) };
-        Self { data: &weight[group * len..][..len], steps, taps, channels }
+        Self { data: &weight[group * len..][..len], steps, order: Order::new(conv) }
+    }
+
+    /// The step of k that keeps stretches whole.
+    pub(super) fn k_step(&self) -> usize {
+        self.order.k_step()
     }
 
     /// The matrix `[oc, (ic, tap)]` of a forward convolution.
@@ -250,25 +275,55 @@ impl<'a> Weights<'a> {
 
     /// Element `oc`, `(ic, tap)`.
     pub(super) fn channel_major(&self, oc: usize, k: usize) -> f32 {
-        self.data[oc * self.steps.0 + k / self.taps * self.steps.1 + k % self.taps]
+        let taps = self.order.taps;
+        self.data[oc * self.steps.0 + k / taps * self.steps.1 + k % taps]
+    }
+
+    /// A stretch of a forward weight is contiguous for each output channel: transposed a few elements at a time, its rows
+    /// then go where the order wants them.
+    fn stretch(
+        &self,
+        isa: Isa,
+        columns: &Range<usize>,
+        channels: &Range<usize>,
+        taps: &Range<usize>,
+        out: (&mut [f32], usize),
+    ) {
+        const PIECE: usize = 16;
+        let (out, width) = out;
+        let mut block = [0.0; PIECE * WIDEST];
+        let len = channels.len() * taps.len();
+        for first in (0..len).step_by(PIECE) {
+            let count = PIECE.min(len - first);
+            let from = &self.data[columns.start * self.steps.0 + channels.start * self.steps.1 + taps.start + first..];
+            transpose(isa, (columns.len(), count), (from, self.steps.0), (&mut block, width));
+            for (i, row) in block.chunks_exact(width).take(count).enumerate() {
+                let (channel, tap) = ((first + i) / taps.len(), (first + i) % taps.len());
+                copy_row(row, &mut out[(tap * channels.len() + channel) * width..][..width]);
+            }
+        }
     }
 }
 
 impl Right for Weights<'_> {
-    fn pack(&self, _: Isa, ks: Range<usize>, columns: Range<usize>, width: usize, out: &mut [f32]) {
+    fn pack(&self, isa: Isa, ks: Range<usize>, columns: Range<usize>, width: usize, out: &mut [f32]) {
         if columns.len() < width {
             out.fill(0.0);
         }
-        for (j, oc) in columns.enumerate() {
-            let weight = &self.data[oc * self.steps.0..];
-            let (mut tap, mut channel) = (ks.start / self.channels, ks.start % self.channels);
-            for row in out.chunks_exact_mut(width).take(ks.len()) {
-                row[j] = weight[channel * self.steps.1 + tap];
-                channel += 1;
-                if channel == self.channels {
-                    (channel, tap) = (0, tap + 1);
+        let mut at = 0;
+        let forward = self.steps.1 == self.order.taps;
+        self.order.stretches(&ks, |channels, taps| {
+            let out = &mut out[at * width..];
+            at += channels.len() * taps.len();
+            if forward {
+                return self.stretch(isa, &columns, &channels, &taps, (out, width));
+            }
+            for (p, row) in out.chunks_exact_mut(width).take(channels.len() * taps.len()).enumerate() {
+                let (tap, channel) = (taps.start + p / channels.len(), channels.start + p % channels.len());
+                for (oc, to) in columns.clone().zip(row) {
+                    *to = self.data[oc * self.steps.0 + channel * self.steps.1 + tap];
                 }
             }
-        }
+        });
     }
 }

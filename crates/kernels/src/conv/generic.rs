@@ -1,7 +1,6 @@
 //! Convolution of every other kind of number: one output element after the other.
 //!
 //! Floats add up in their compute type, integers wrap in their own.
-use super::gather::Axis;
 use super::{Conv, Layout, Operands};
 use crate::element::{Number, convert};
 use crate::gemm::generic::Product;
@@ -55,7 +54,7 @@ fn element<T: Product>(
     channel: usize,
     position: [usize; 3],
 ) -> T::Acc {
-    let axes = [0, 1, 2].map(|axis| Axis::of(conv, axis));
+    let axes = conv.axes();
     let (inputs, outputs, taps) = (conv.group_in(), conv.group_out(), conv.taps());
     let (group, within) = (channel / outputs, channel % outputs);
     let pixels: usize = conv.input.iter().product();

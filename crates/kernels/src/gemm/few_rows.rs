@@ -29,7 +29,10 @@ pub(super) fn gemm(isa: Isa, par: &dyn Parallel, g: &Gemm<'_>, c: &mut [f32], ld
         Init::Zero | Init::Scaled(_) => {}
     }
     let par = if g.m * g.n * g.k < WORTH_THREADS { &Serial } else { par };
-    let step = g.n.div_ceil(4 * par.width()).next_multiple_of(64).min(1024);
+    // Rows of C this long stay in the first-level cache, and B is read in long stretches.
+    let longest = 4096 / g.m.max(1) / 64 * 64;
+    let tasks = if par.width() == 1 { 1 } else { 4 * par.width() };
+    let step = g.n.div_ceil(tasks).next_multiple_of(64).min(longest);
     split::blocks(par, c, ldc, (g.m, g.n), (g.m.max(1), step), |mut block| match in_place {
         true => isa.vectorize(|| scaled_rows(g, &mut block)),
         false => dot_products(&Family::of(isa), g, &mut block),

@@ -25,7 +25,6 @@ products!(u8 => u8, i8 => i8, i16 => i16, u16 => u16, i32 => i32, u32 => u32, i6
     f16 => f32, bf16 => f32, crate::Bool => crate::Bool);
 
 /// `C[m x n] = A[m x k] * B[k x n] + init` for any kind of number; C is row-major with rows `ldc` apart.
-#[allow(clippy::too_many_arguments, reason = "a product has this many parts")]
 pub fn gemm<T: Product>(
     isa: Isa,
     par: &dyn Parallel,

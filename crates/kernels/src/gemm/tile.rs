@@ -133,10 +133,10 @@ unsafe fn tile<S: Lanes, const MR: usize, const NV: usize>(t: &Tile) {
         let mut acc = [[S::splat(0.0); NV]; MR];
         for p in 0..t.k {
             let b: [S::V; NV] = core::array::from_fn(|j| S::load(t.b.add((p * NV + j) * S::LANES)));
-            for i in 0..MR {
+            for (i, acc) in acc.iter_mut().enumerate() {
                 let a = S::splat(*t.a.add(i * t.a_stride + p));
-                for j in 0..NV {
-                    acc[i][j] = S::fma(a, b[j], acc[i][j]);
+                for (acc, b) in acc.iter_mut().zip(b) {
+                    *acc = S::fma(a, b, *acc);
                 }
             }
         }

@@ -152,7 +152,8 @@ fn run_body<C: Typed, O: Typed, const N: usize>(
         view::<T>(out.data).ok_or(misaligned(out_argument))?;
         Ok(store::<O, T> as Store<O>)
     })?;
-    let engine = Engine { isa, readers: readers.each_ref().map(Option::as_ref), store, direct: out.dtype == O::DTYPE, body };
+    let engine =
+        Engine { isa, readers: readers.each_ref().map(Option::as_ref), store, direct: out.dtype == O::DTYPE, body };
     let parallel = if walk.len() > 2 * GRAIN { parallel } else { &Serial };
     let size = out.dtype.size();
     split::chunks(parallel, out.data, GRAIN * size, |task, target| engine.task(&walk, task * GRAIN, size, target));
@@ -178,7 +179,8 @@ impl<C: Typed, O: Typed, const N: usize> Engine<'_, C, O, N> {
             for at in (0..len).step_by(CHUNK) {
                 let count = (len - at).min(CHUNK);
                 let mut slices: [&[C]; N] = [&[]; N];
-                for (n, ((slice, buffer), reader)) in slices.iter_mut().zip(&mut buffers).zip(&self.readers).enumerate() {
+                for (n, ((slice, buffer), reader)) in slices.iter_mut().zip(&mut buffers).zip(&self.readers).enumerate()
+                {
                     let Some(reader) = reader else { continue };
                     *slice = reader.chunk(self.isa, offsets[n] + at * steps[n], steps[n], &mut buffer[..count]);
                 }

@@ -45,9 +45,10 @@ fn clamp(call: &mut Call<'_>) -> Result<(), Fault> {
     let (parallel, open) = (call.parallel(), [low.is_none(), high.is_none()]);
     compute!(dtype, 0, C => {
         run(parallel, sources, 3, target, |x, out| each3(x, out, |x: C, low: C, high: C| {
-            let nan = x.is_nan() || (!open[0] && low.is_nan());
-            let raised = if nan && !x.is_nan() { low } else if !open[0] && x < low { low } else { x };
-            if !open[1] && (high.is_nan() || raised > high) && !raised.is_nan() { high } else { raised }
+            let raise = !open[0] && !x.is_nan() && (low.is_nan() || x < low);
+            let raised = if raise { low } else { x };
+            let lower = !open[1] && !raised.is_nan() && (high.is_nan() || raised > high);
+            if lower { high } else { raised }
         }))
     })
 }

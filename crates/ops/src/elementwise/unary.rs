@@ -125,7 +125,7 @@ fn gelu(call: &mut Call<'_>) -> Result<(), Fault> {
             real!(@run call, 2, |x: R| x * 0.5 * (1.0 + Real::erf(x * core::f64::consts::FRAC_1_SQRT_2 as R)))
         }
         "tanh" => real!(@run call, 2, |x: R| {
-            let inner = (0.797_884_560_802_865_4 as R) * (x + 0.044715 * x * x * x);
+            let inner = core::f64::consts::FRAC_2_SQRT_PI as R * core::f64::consts::FRAC_1_SQRT_2 as R * (x + 0.044715 * x * x * x);
             0.5 * x * (1.0 + Real::tanh(inner))
         }),
         _ => Err(Fault::argument(1, "approximate must be `none` or `tanh`")),

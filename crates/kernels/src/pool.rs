@@ -1,0 +1,339 @@
+//! Pooling: the largest or the mean element of a sliding window, and the mean over an adaptive grid.
+//!
+//! As in a depthwise convolution, an output row combines, tap by tap, with stretches of input rows (channels first) or an
+//! output pixel with whole input pixels (channels last), so the loops have no bounds to test. Positions outside the image
+//! never take part; whether they count in the mean's divisor is the caller's choice.
+use crate::conv::Layout;
+use crate::element::{Float, Number, convert};
+use crate::isa::Isa;
+use crate::map::worth;
+use crate::split;
+use crate::taps::Taps;
+use sconce_parallel::Parallel;
+
+#[cfg(test)]
+mod tests;
+
+/// The geometry of a pooling; sizes are given as depth, height, width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pooling {
+    /// Images.
+    pub batch: usize,
+    /// Channels.
+    pub channels: usize,
+    /// Size of an input image.
+    pub input: [usize; 3],
+    /// Size of the window.
+    pub kernel: [usize; 3],
+    /// Steps between windows.
+    pub stride: [usize; 3],
+    /// Positions before and after the image.
+    pub padding: [usize; 3],
+    /// Distance between taps.
+    pub dilation: [usize; 3],
+    /// Whether windows may begin so late that they end outside.
+    pub ceil_mode: bool,
+}
+
+/// What the sum of a window is divided by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Divisor {
+    /// The positions inside the image.
+    Inside,
+    /// The positions inside the image and its padding.
+    WithPadding,
+    /// A given number.
+    Fixed(usize),
+}
+
+impl Pooling {
+    /// The size of an output image, or `None` if the geometry makes no sense.
+    pub fn output(&self) -> Option<[usize; 3]> {
+        let mut output = [0; 3];
+        for (axis, output) in output.iter_mut().enumerate() {
+            let (stride, padding) = (self.stride[axis], self.padding[axis]);
+            let reach = self.kernel[axis].checked_sub(1)?.checked_mul(self.dilation[axis])?.checked_add(1)?;
+            let room = self.input[axis].checked_add(padding.checked_mul(2)?)?.checked_sub(reach)?;
+            let slack = if self.ceil_mode { stride.checked_sub(1)? } else { 0 };
+            let count = room.checked_add(slack)?.checked_div(stride)?.checked_add(1)?;
+            // The last window must begin inside the image or its left padding.
+            let late = self.ceil_mode && (count - 1).checked_mul(stride)? >= self.input[axis].checked_add(padding)?;
+            *output = count - usize::from(late);
+        }
+        Some(output)
+    }
+
+    fn axes(&self) -> [Taps; 3] {
+        [0, 1, 2].map(|axis| Taps {
+            size: self.input[axis],
+            stride: self.stride[axis],
+            padding: self.padding[axis],
+            dilation: self.dilation[axis],
+            transposed: false,
+        })
+    }
+
+    fn check(&self, input: usize, output: usize) -> [usize; 3] {
+        let size = self.output();
+        let pixels = |size: [usize; 3]| size.iter().product::<usize>() * self.batch * self.channels;
+        assert_eq!(input, pixels(self.input), "input elements of {self:?}");
+        assert_eq!(Some(output), size.map(pixels), "output elements of {self:?}");
+        size.unwrap_or_default()
+    }
+
+    /// How many positions along an axis the window at `at` covers.
+    fn covered(&self, axis: usize, at: usize, divisor: Divisor) -> usize {
+        let start = at * self.stride[axis];
+        let end = start + self.kernel[axis];
+        let (first, last) = match divisor {
+            Divisor::WithPadding => (0, self.input[axis] + 2 * self.padding[axis]),
+            _ => (self.padding[axis], self.input[axis] + self.padding[axis]),
+        };
+        end.min(last).saturating_sub(start.max(first))
+    }
+}
+
+/// Every output row (channels first) or pixel (channels last) starts as `start` and takes in, by `combine`, what its window
+/// covers; `finish(position, out)` ends it.
+fn slide<T: Number, A: Number>(
+    isa: Isa,
+    par: &dyn Parallel,
+    (pooling, layout): (&Pooling, Layout),
+    x: &[T],
+    out: &mut [T],
+    start: A,
+    combine: impl Fn(A, T) -> A + Sync,
+    finish: impl Fn([usize; 3], A) -> T + Sync,
+) {
+    let size = pooling.check(x.len(), out.len());
+    if out.is_empty() {
+        return;
+    }
+    let channels = pooling.channels;
+    let (row_len, per_pixel) = match layout {
+        Layout::ChannelsFirst => (size[2], 1),
+        Layout::ChannelsLast => (size[2] * channels, channels),
+    };
+    let image = pooling.input.iter().product::<usize>() * if per_pixel == 1 { 1 } else { channels };
+    split::chunks(worth(par, x.len()), out, row_len, |row, out| {
+        let (plane, z, y) = (row / size[1] / size[0], row / size[1] % size[0], row % size[1]);
+        let x = &x[plane * image..][..image];
+        isa.vectorize(|| match layout {
+            Layout::ChannelsFirst => {
+                strips(out, |first, out| {
+                    let mut sums = [start; STRIP];
+                    let sums = &mut sums[..out.len()];
+                    row_first(pooling, x, [z, y, first], sums, &combine);
+                    for (i, (out, sum)) in out.iter_mut().zip(sums).enumerate() {
+                        *out = finish([z, y, first + i], *sum);
+                    }
+                });
+            }
+            Layout::ChannelsLast => {
+                for (at, out) in out.chunks_exact_mut(channels).enumerate() {
+                    strips(out, |first, out| {
+                        let mut sums = [start; STRIP];
+                        let sums = &mut sums[..out.len()];
+                        pixel_last(pooling, x, [z, y, at], first, sums, &combine);
+                        out.iter_mut().zip(sums).for_each(|(out, sum)| *out = finish([z, y, at], *sum));
+                    });
+                }
+            }
+        });
+    });
+}
+
+/// Elements kept in registers or the nearest cache at a time.
+const STRIP: usize = 64;
+
+#[inline(always)]
+fn strips<T>(out: &mut [T], mut body: impl FnMut(usize, &mut [T])) {
+    out.chunks_mut(STRIP).enumerate().for_each(|(i, out)| body(i * STRIP, out));
+}
+
+/// Output pixels `[z, y, first..]` of one plane.
+#[inline(always)]
+fn row_first<T: Copy, A: Copy>(
+    pooling: &Pooling,
+    x: &[T],
+    [z, y, first]: [usize; 3],
+    sums: &mut [A],
+    combine: &impl Fn(A, T) -> A,
+) {
+    let [depth, height, width] = pooling.axes();
+    let [deep, tall, wide] = pooling.kernel;
+    for (kz, ky) in (0..deep).flat_map(|kz| (0..tall).map(move |ky| (kz, ky))) {
+        let (Some(z), Some(y)) = (depth.source(z, kz), height.source(y, ky)) else { continue };
+        let row = &x[(z * height.size + y) * width.size..][..width.size];
+        for kx in 0..wide {
+            let inside = width.inside(kx, first + sums.len());
+            let start = inside.start.max(first);
+            let Some(from) = width.source(start, kx).filter(|_| start < inside.end) else { continue };
+            let sums = &mut sums[start - first..inside.end - first];
+            match width.stride {
+                1 => sums.iter_mut().zip(&row[from..]).for_each(|(sum, x)| *sum = combine(*sum, *x)),
+                2 => sums.iter_mut().zip(row[from..].chunks(2)).for_each(|(sum, x)| *sum = combine(*sum, x[0])),
+                step => {
+                    let row = row[from..].iter().step_by(step);
+                    sums.iter_mut().zip(row).for_each(|(sum, x)| *sum = combine(*sum, *x));
+                }
+            }
+        }
+    }
+}
+
+/// Channels `first..` of one output pixel.
+#[inline(always)]
+fn pixel_last<T: Copy, A: Copy>(
+    pooling: &Pooling,
+    x: &[T],
+    [z, y, at]: [usize; 3],
+    first: usize,
+    sums: &mut [A],
+    combine: &impl Fn(A, T) -> A,
+) {
+    let [depth, height, width] = pooling.axes();
+    let [deep, tall, wide] = pooling.kernel;
+    for (kz, ky) in (0..deep).flat_map(|kz| (0..tall).map(move |ky| (kz, ky))) {
+        let (Some(z), Some(y)) = (depth.source(z, kz), height.source(y, ky)) else { continue };
+        for column in (0..wide).filter_map(|kx| width.source(at, kx)) {
+            let pixel = ((z * height.size + y) * width.size + column) * pooling.channels + first;
+            sums.iter_mut().zip(&x[pixel..]).for_each(|(sum, x)| *sum = combine(*sum, *x));
+        }
+    }
+}
+
+/// The largest element of every window; NaN if there is one.
+pub fn max_pool<T: Number>(isa: Isa, par: &dyn Parallel, pooling: &Pooling, layout: Layout, x: &[T], out: &mut [T]) {
+    let larger = |best: T, x: T| if x > best || x.is_nan() { x } else { best };
+    slide(isa, par, (pooling, layout), x, out, T::LOWEST, larger, |_, best| best);
+}
+
+/// [`max_pool`], and for each output element the index of its source within the channel's plane.
+pub fn max_pool_with_indices<T: Number>(
+    par: &dyn Parallel,
+    pooling: &Pooling,
+    layout: Layout,
+    x: &[T],
+    out: &mut [T],
+    indices: &mut [i64],
+) {
+    let size = pooling.check(x.len(), out.len());
+    assert_eq!(out.len(), indices.len(), "values and indices differ in length");
+    let [depth, height, width] = pooling.axes();
+    let (channels, pixels) = (pooling.channels, pooling.input.iter().product::<usize>());
+    let output: usize = size.iter().product();
+    let [deep, tall, wide] = pooling.kernel;
+    let one = |index: usize| {
+        let (image, channel, at) = match layout {
+            Layout::ChannelsFirst => (index / output / channels, index / output % channels, index % output),
+            Layout::ChannelsLast => (index / channels / output, index % channels, index / channels % output),
+        };
+        let (z, y, column) = (at / size[2] / size[1], at / size[2] % size[1], at % size[2]);
+        let mut best: Option<(T, usize)> = None;
+        for (kz, ky) in (0..deep).flat_map(|kz| (0..tall).map(move |ky| (kz, ky))) {
+            let (Some(z), Some(y)) = (depth.source(z, kz), height.source(y, ky)) else { continue };
+            for column in (0..wide).filter_map(|kx| width.source(column, kx)) {
+                let pixel = (z * height.size + y) * width.size + column;
+                let value = match layout {
+                    Layout::ChannelsFirst => x[(image * channels + channel) * pixels + pixel],
+                    Layout::ChannelsLast => x[(image * pixels + pixel) * channels + channel],
+                };
+                if best.is_none_or(|(best, _)| value > best || value.is_nan()) {
+                    best = Some((value, pixel));
+                }
+            }
+        }
+        best.unwrap_or((T::LOWEST, 0))
+    };
+    let grain = 1024;
+    split::chunks2(worth(par, x.len()), (out, grain), (indices, grain), |task, out, indices| {
+        for (i, (out, index)) in out.iter_mut().zip(indices).enumerate() {
+            let (value, pixel) = one(task * grain + i);
+            (*out, *index) = (value, pixel as i64);
+        }
+    });
+}
+
+/// The mean of every window; the dilation must be 1.
+pub fn avg_pool<T: Float>(
+    isa: Isa,
+    par: &dyn Parallel,
+    pooling: &Pooling,
+    layout: Layout,
+    divisor: Divisor,
+    x: &[T],
+    out: &mut [T],
+) {
+    assert_eq!(pooling.dilation, [1; 3], "a mean has no dilation");
+    let mean = |position: [usize; 3], sum: T::Compute| {
+        let count = match divisor {
+            Divisor::Fixed(count) => count,
+            _ => (0..3).map(|axis| pooling.covered(axis, position[axis], divisor)).product(),
+        };
+        T::narrow(sum / T::Compute::from_i64(count as i64))
+    };
+    slide(isa, par, (pooling, layout), x, out, T::Compute::ZERO, |sum, x| sum + x.widen(), mean);
+}
+
+/// The mean over a grid of `output` cells; cell `i` of `n` covers `floor(i * size / n)..ceil((i + 1) * size / n)`.
+pub fn adaptive_avg_pool<T: Float>(
+    isa: Isa,
+    par: &dyn Parallel,
+    (batch, channels): (usize, usize),
+    (input, output): ([usize; 3], [usize; 3]),
+    layout: Layout,
+    x: &[T],
+    out: &mut [T],
+) {
+    let (pixels, cells): (usize, usize) = (input.iter().product(), output.iter().product());
+    assert_eq!(x.len(), batch * channels * pixels, "input elements");
+    assert_eq!(out.len(), batch * channels * cells, "output elements");
+    if out.is_empty() {
+        return;
+    }
+    let range =
+        |axis: usize, at: usize| at * input[axis] / output[axis]..((at + 1) * input[axis]).div_ceil(output[axis]);
+    let cell = |at: usize| {
+        let [z, y, x] = [at / output[2] / output[1], at / output[2] % output[1], at % output[2]];
+        [range(0, z), range(1, y), range(2, x)]
+    };
+    let run = if layout == Layout::ChannelsFirst { cells } else { channels };
+    split::chunks(worth(par, x.len()), out, run, |i, out| {
+        isa.vectorize(|| match layout {
+            Layout::ChannelsFirst => {
+                let plane = &x[i * pixels..][..pixels];
+                for (at, out) in out.iter_mut().enumerate() {
+                    let [zs, ys, xs] = cell(at);
+                    let rows = zs.clone().flat_map(|z| ys.clone().map(move |y| (z * input[1] + y) * input[2]));
+                    let sum: f64 = rows.map(|row| sum_row(&plane[row + xs.start..row + xs.end])).sum();
+                    *out = T::from_f64(sum / (zs.len() * ys.len() * xs.len()) as f64);
+                }
+            }
+            Layout::ChannelsLast => {
+                let image = &x[i / cells * pixels * channels..][..pixels * channels];
+                let [zs, ys, xs] = cell(i % cells);
+                strips(out, |first, out| {
+                    let mut sums = [0.0f64; STRIP];
+                    for (z, y) in zs.clone().flat_map(|z| ys.clone().map(move |y| (z, y))) {
+                        for x in xs.clone() {
+                            let pixel = &image[((z * input[1] + y) * input[2] + x) * channels + first..];
+                            sums.iter_mut().zip(&pixel[..out.len()]).for_each(|(sum, x)| *sum += x.to_f64());
+                        }
+                    }
+                    let count = (zs.len() * ys.len() * xs.len()) as f64;
+                    out.iter_mut().zip(sums).for_each(|(out, sum)| *out = T::from_f64(sum / count));
+                });
+            }
+        });
+    });
+}
+
+#[inline(always)]
+fn sum_row<T: Number>(x: &[T]) -> f64 {
+    if x.len() < 64 {
+        x.iter().map(|x| convert::<T, f64>(*x)).sum()
+    } else {
+        crate::reduce::row::<crate::reduce::Sum64<T>>(x)
+    }
+}

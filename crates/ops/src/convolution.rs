@@ -1,0 +1,135 @@
+//! Convolution, forward, in one to three dimensions.
+use crate::dense::{buffer_bytes, in_order, reorder_scratch, row_major};
+use crate::operands::{elements, elements_mut, misaligned};
+use crate::ops;
+use crate::typed::for_dtype;
+use sconce_core::{Args, Call, Fault, Ints, Op, ScalarType, Shape};
+use sconce_kernels::Isa;
+use sconce_kernels::conv::{Conv, Layout, Operands, conv, conv_scratch, generic};
+use sconce_kernels::gemm::Epilogue;
+use sconce_kernels::view::view_mut;
+use sconce_schema::Sizes;
+
+/// Convolution.
+pub(crate) static OPS: &[Op] = ops! {
+    "aten::convolution.out" [11] writes [9] scratch scratch, => convolution;
+};
+
+const OUT: usize = 9;
+
+/// Whether a tensor's channels are innermost in memory.
+pub(crate) fn layout_of(shape: &Shape) -> Layout {
+    let channels_last = shape.order().last() == Some(&1) && shape.rank() > 2 && !shape.is_contiguous();
+    if channels_last { Layout::ChannelsLast } else { Layout::ChannelsFirst }
+}
+
+/// One number per spatial dimension, as depth, height, width; a single number counts for all.
+pub(crate) fn spatial(argument: usize, list: &[i64], rank: usize, fill: usize) -> Result<[usize; 3], Fault> {
+    let mut values = [fill; 3];
+    let wrong =
+        Fault::argument(argument, "the list has {} numbers, {} are needed, none negative").with([list.len(), rank]);
+    for axis in 0..rank {
+        let value = if list.len() == 1 { list.first() } else { list.get(axis) };
+        let slot = values.get_mut(3 - rank + axis).ok_or(wrong)?;
+        *slot = value.and_then(|&value| usize::try_from(value).ok()).ok_or(wrong)?;
+    }
+    Ok(values)
+}
+
+/// Sizes of the spatial dimensions of `[batch, channels, ...]`, as depth, height, width.
+pub(crate) fn spatial_sizes(argument: usize, shape: &Shape) -> Result<(usize, [usize; 3]), Fault> {
+    let text = "a tensor of 3 to 5 dimensions is needed here, this one has {}";
+    let wrong = Fault::argument(argument, text).with([shape.rank()]);
+    let rank = shape.rank().checked_sub(2).filter(|rank| (1..=3).contains(rank)).ok_or(wrong)?;
+    let mut sizes = [1; 3];
+    sizes[3 - rank..].copy_from_slice(&shape.sizes()[2..]);
+    Ok((rank, sizes))
+}
+
+/// The geometry of a call.
+fn geometry(args: &Args<'_>) -> Result<Conv, Fault> {
+    let ((_, x), (_, weight)) = (args.tensor_type(0)?, args.tensor_type(1)?);
+    let (rank, input) = spatial_sizes(0, &x)?;
+    let (weight_rank, kernel) = spatial_sizes(1, &weight)?;
+    if rank != weight_rank {
+        return Err(Fault::argument(1, "the weight has {} spatial dimensions, the input {}").with([weight_rank, rank]));
+    }
+    let list = |argument: usize, fill| -> Result<[usize; 3], Fault> {
+        let ints: Ints = args.ints(argument)?;
+        spatial(argument, &ints, rank, fill)
+    };
+    let transposed = args.bool(6)?;
+    let groups = usize::try_from(args.int(8)?).ok().filter(|&groups| groups > 0);
+    let groups = groups.ok_or(Fault::argument(8, "there must be one group at least"))?;
+    let (in_channels, weight_in) = (x.sizes()[1], weight.sizes()[usize::from(!transposed)]);
+    let out_channels = if transposed { weight_in.checked_mul(groups) } else { Some(weight.sizes()[0]) };
+    let geometry = Conv {
+        batch: x.sizes()[0],
+        in_channels,
+        input,
+        out_channels: out_channels.ok_or(Fault::argument(1, "the weight has too many channels"))?,
+        kernel,
+        stride: list(3, 1)?,
+        padding: list(4, 0)?,
+        dilation: list(5, 1)?,
+        groups,
+        output_padding: if transposed { list(7, 0)? } else { [0; 3] },
+        transposed,
+    };
+    let expected = if transposed { weight.sizes()[0] } else { weight_in.saturating_mul(groups) };
+    if expected != in_channels {
+        return Err(Fault::argument(1, "the weight is for {} channels, the input has {}").with([expected, in_channels]));
+    }
+    Ok(geometry)
+}
+
+fn scratch(args: &Args<'_>) -> usize {
+    let (Ok(geometry), Ok((dtype, out))) = (geometry(args), args.tensor_type(OUT)) else { return 0 };
+    let floats =
+        if dtype == ScalarType::Float { conv_scratch(&geometry, layout_of(&out), args.parallel().width()) } else { 0 };
+    let input = match args.tensor_type(0) {
+        Ok((_, x)) if layout_of(&x) != layout_of(&out) => buffer_bytes(args.capacity(0).unwrap_or(0)),
+        _ => 0,
+    };
+    let own = buffer_bytes(floats.saturating_mul(4));
+    own.saturating_add(input).saturating_add(reorder_scratch(args, &[1]))
+}
+
+fn convolution(call: &mut Call<'_>) -> Result<(), Fault> {
+    let (x, weight, bias) = (call.tensor(0)?, call.tensor(1)?, call.optional_tensor(2)?);
+    let geometry = geometry(call)?;
+    if bias.is_some_and(|bias| bias.sizes() != [geometry.out_channels]) {
+        return Err(Fault::argument(2, "the bias must have {} elements").with([geometry.out_channels]));
+    }
+    let output = geometry.output().ok_or(Fault::argument(3, "no output is left of this input, kernel and padding"))?;
+    let spatial = &output[5 - x.shape.rank()..];
+    let mut sizes = Sizes::new(&[geometry.batch, geometry.out_channels]).unwrap_or(Sizes::SCALAR);
+    spatial.iter().try_for_each(|&size| sizes.push(size)).ok_or(Fault::argument(0, "too many dimensions"))?;
+    let (out_type, out_shape) = call.tensor_type(OUT)?;
+    let layout = layout_of(&out_shape);
+    let wanted = match layout {
+        Layout::ChannelsLast => out_shape.resized(x.sizes()),
+        Layout::ChannelsFirst => Shape::contiguous(x.sizes()),
+    };
+    let x = in_order(call, x, &wanted.unwrap_or(x.shape))?;
+    let weight = row_major(call, weight)?;
+    if [x.dtype, weight.dtype].iter().any(|&dtype| dtype != out_type) {
+        return Err(Fault::argument(OUT, "input, weight and output must have one element type"));
+    }
+    let out = call.out(OUT, &sizes)?;
+    if out.dtype == ScalarType::Float {
+        let scratch = call.scratch(conv_scratch(&geometry, layout, call.parallel().width()).saturating_mul(4))?;
+        let scratch = view_mut::<f32>(scratch).ok_or(misaligned(0))?;
+        let bias = bias.map(|bias| elements::<f32>(2, &bias)).transpose()?;
+        let operands = Operands { input: elements(0, &x)?, weight: elements(1, &weight)?, bias };
+        let out = elements_mut::<f32>(OUT, out)?;
+        conv(Isa::detect(), call.parallel(), &geometry, layout, operands, Epilogue::None, out, scratch);
+        return Ok(());
+    }
+    for_dtype!(numbers, out.dtype, OUT, T => {
+        let bias = bias.map(|bias| elements::<T>(2, &bias)).transpose()?;
+        let operands = Operands { input: elements::<T>(0, &x)?, weight: elements(1, &weight)?, bias };
+        generic::conv(Isa::detect(), call.parallel(), &geometry, layout, operands, elements_mut(OUT, out)?);
+        Ok(())
+    })
+}

@@ -1,0 +1,134 @@
+//! Broken files: golden programs changed in every way that comes to mind, a hundred thousand times.
+//!
+//! Every outcome must be a success or an error, within limits on memory and instructions. `MUTATIONS` sets the number;
+//! a failure prints the file and the seed that repeats it.
+mod exercise;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+/// Marsaglia's xorshift: small, and the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+}
+
+/// Values that break careless arithmetic.
+const NASTY: [u32; 10] = [0, 1, 2, 0x7f, 0xff, 0xffff, 0x7fff_ffff, 0x8000_0000, 0xffff_fffe, 0xffff_ffff];
+
+/// Where the structure of a file is: most changes go there, since weights only change numbers.
+fn structure(bytes: &[u8]) -> usize {
+    let told = bytes.get(16..24).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
+    let has_header = bytes.get(8..12) == Some(b"eh00");
+    if has_header { usize::try_from(told).unwrap_or(usize::MAX).min(bytes.len()) } else { bytes.len() }
+}
+
+fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
+    let structure = structure(bytes);
+    for _ in 0..1 + random.below(3) {
+        let reach = if random.below(8) == 0 { bytes.len() } else { structure.min(bytes.len()) };
+        let at = random.below(reach);
+        match random.below(7) {
+            0 | 1 => {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= 1 << random.below(8);
+                }
+            }
+            2 => bytes.truncate(at),
+            3 | 4 => {
+                let value = NASTY[random.below(NASTY.len())];
+                put(bytes, at & !3, &value.to_le_bytes());
+            }
+            5 => {
+                // An offset from elsewhere.
+                let from = random.below(reach) & !3;
+                if let Some(word) = bytes.get(from..from + 4).map(<[u8]>::to_vec) {
+                    put(bytes, at & !3, &word);
+                }
+            }
+            _ => {
+                let value = random.next();
+                put(bytes, at & !7, &value.to_le_bytes());
+            }
+        }
+    }
+}
+
+fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    if let Some(slot) = bytes.get_mut(at..at + value.len()) {
+        slot.copy_from_slice(value);
+    }
+}
+
+fn golden(extension: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+    let files = std::fs::read_dir(folder).expect("the golden programs").map(|entry| entry.expect("an entry").path());
+    let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == extension)).collect();
+    files.sort();
+    files
+}
+
+fn mutations() -> u64 {
+    std::env::var("MUTATIONS").ok().and_then(|number| number.parse().ok()).unwrap_or(100_000)
+}
+
+/// Tries `count` variants spread over files and gives how many got to each stage.
+fn attack(files: &[PathBuf], count: u64, exercise: impl Fn(&[u8], &Path) -> u8 + Sync) -> [u64; 3] {
+    let originals: Vec<_> = files.iter().map(|path| std::fs::read(path).expect("a golden file")).collect();
+    let try_one = |number: u64| {
+        let index = (number % files.len() as u64) as usize;
+        let mut random = Random(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut bytes = originals[index].clone();
+        mutate(&mut bytes, &mut random);
+        let outcome = catch_unwind(AssertUnwindSafe(|| exercise(&bytes, &files[index])));
+        outcome.unwrap_or_else(|_| panic!("variant {number} of {} panicked", files[index].display()))
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    std::thread::scope(|scope| {
+        let work = |first: u64| {
+            let mut stages = [0u64; 3];
+            (first..count).step_by(threads as usize).for_each(|number| stages[usize::from(try_one(number))] += 1);
+            stages
+        };
+        let handles: Vec<_> = (0..threads).map(|first| scope.spawn(move || work(first))).collect();
+        handles.into_iter().fold([0; 3], |sum, handle| {
+            let stages = handle.join().expect("no variant panicked");
+            [sum[0] + stages[0], sum[1] + stages[1], sum[2] + stages[2]]
+        })
+    })
+}
+
+#[test]
+fn programs() {
+    let count = mutations();
+    let stages = attack(&golden("pte"), count, |bytes, path| {
+        let data = path.with_extension("ptd");
+        exercise::program(bytes, data.exists().then_some(&data))
+    });
+    println!("{count} variants of programs: {} refused, {} loaded, {} ran", stages[0], stages[1], stages[2]);
+    assert!(stages.iter().all(|&stage| stage > count / 100), "the changes must reach every stage: {stages:?}");
+}
+
+#[test]
+fn external_data() {
+    let count = mutations() / 10;
+    let stages = attack(&golden("ptd"), count, |bytes, _| exercise::tensors(bytes));
+    assert!(stages[0] > 0 && stages[2] > 0, "the changes must reach every stage: {stages:?}");
+}
+
+#[test]
+fn bundles() {
+    let count = mutations() / 10;
+    let stages = attack(&golden("bpte"), count, |bytes, _| exercise::bundle(bytes));
+    assert!(stages.iter().all(|&stage| stage > 0), "the changes must reach every stage: {stages:?}");
+}
