@@ -125,7 +125,10 @@ impl Plan {
             let count = together.min(outer.size - i * together);
             let slab = Dim { size: count, ..*outer };
             let from = &from[i * together * outer.from..];
-            isa.vectorize(|| slabs(slab, inner, from, to));
+            isa.vectorize(
+                #[inline(always)]
+                || slabs(slab, inner, from, to),
+            );
         });
     }
 }
@@ -173,8 +176,16 @@ fn row<T: core::marker::Copy>(dim: Dim, from: &[T], to: &mut [T]) {
     match (dim.from, dim.to) {
         (1, 1) => to[..dim.size].copy_from_slice(&from[..dim.size]),
         (0, 1) => to[..dim.size].fill(from[0]),
-        (step, 1) => to[..dim.size].iter_mut().enumerate().for_each(|(i, to)| *to = from[i * step]),
-        (step, stride) => (0..dim.size).for_each(|i| to[i * stride] = from[i * step]),
+        (step, 1) => {
+            for (i, to) in to[..dim.size].iter_mut().enumerate() {
+                *to = from[i * step];
+            }
+        }
+        (step, stride) => {
+            for i in 0..dim.size {
+                to[i * stride] = from[i * step];
+            }
+        }
     }
 }
 

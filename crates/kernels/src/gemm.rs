@@ -110,14 +110,17 @@ impl Epilogue {
         }
     }
 
-    /// The epilogue of one value.
-    #[inline(always)]
-    pub fn apply(self, value: f32) -> f32 {
-        // Selections instead of branches, so that loops vectorise; without bounds they change nothing.
-        let (low, high) = self.bounds().unwrap_or((f32::NEG_INFINITY, f32::INFINITY));
-        let value = if value < low { low } else { value };
-        if value > high { high } else { value }
+    /// The limits that [`clamp`] takes; infinite where there are none.
+    pub(crate) fn limits(self) -> (f32, f32) {
+        self.bounds().unwrap_or((f32::NEG_INFINITY, f32::INFINITY))
     }
+}
+
+/// Limits a value; NaN stays. Selections instead of branches, so that loops vectorise.
+#[inline(always)]
+pub(crate) fn clamp(value: f32, (low, high): (f32, f32)) -> f32 {
+    let value = if value < low { low } else { value };
+    if value > high { high } else { value }
 }
 
 /// A product to compute: `C[m x n] = A[m x k] * B[k x n] + init`, then `epilogue`.
@@ -235,7 +238,10 @@ impl Right for Matrix<'_> {
         if self.row_stride == 1 && ks.len() > 1 {
             return transpose(isa, (n, ks.len()), (from, self.col_stride), (out, width));
         }
-        isa.vectorize(|| self.pack_rows(from, n, width, &mut out[..ks.len() * width]));
+        isa.vectorize(
+            #[inline(always)]
+            || self.pack_rows(from, n, width, &mut out[..ks.len() * width]),
+        );
     }
 }
 
@@ -247,7 +253,11 @@ impl Matrix<'_> {
             let from = &from[p * self.row_stride..];
             match self.col_stride {
                 1 => copy_row(from, &mut out[..n]),
-                _ => out[..n].iter_mut().enumerate().for_each(|(j, to)| *to = from[j * self.col_stride]),
+                _ => {
+                    for (j, to) in out[..n].iter_mut().enumerate() {
+                        *to = from[j * self.col_stride];
+                    }
+                }
             }
         }
     }
@@ -260,7 +270,11 @@ pub(crate) fn copy_row(from: &[f32], to: &mut [f32]) {
         16.. => copy_pieces::<16>(from, to),
         8.. => copy_pieces::<8>(from, to),
         4.. => copy_pieces::<4>(from, to),
-        _ => to.iter_mut().zip(from).for_each(|(to, from)| *to = *from),
+        _ => {
+            for (to, from) in to.iter_mut().zip(from) {
+                *to = *from;
+            }
+        }
     }
 }
 

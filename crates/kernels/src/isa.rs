@@ -60,6 +60,9 @@ impl Isa {
     }
 
     /// Runs `body` compiled for this set. Loops in it, and in what inlines into it, vectorise accordingly.
+    ///
+    /// The closure must be marked, `isa.vectorize(#[inline(always)] || ...)`: what is not inlined is compiled for the
+    /// baseline, and there is no sign of it but the time it takes.
     #[inline(always)]
     pub fn vectorize<R>(self, body: impl FnOnce() -> R) -> R {
         match self {
@@ -96,7 +99,10 @@ mod tests {
         assert!(Isa::available().any(|isa| isa == Isa::detect()));
         for isa in Isa::available() {
             let input: Vec<f32> = (0..100).map(|i| i as f32).collect();
-            let total = isa.vectorize(|| input.iter().map(|x| x * 2.0).sum::<f32>());
+            let total = isa.vectorize(
+                #[inline(always)]
+                || input.iter().map(|x| x * 2.0).sum::<f32>(),
+            );
             assert_eq!(total, 9900.0);
         }
     }

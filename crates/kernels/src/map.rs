@@ -4,7 +4,9 @@
 //! along each of its dimensions (0 where the operand is repeated). On construction dimensions of size one vanish and
 //! neighbours that walk alike are merged, so that equal shapes become one long row and `[n, c] + [c]` two dimensions.
 //! The output is always contiguous. Work is cut into ranges of the output; a range is walked row by row, and a row is a
-//! plain loop over contiguous or repeated operands, which the compiler vectorises for the given instruction set.
+//! plain loop over contiguous or repeated operands, which the compiler vectorises for the given instruction set. For that
+//! the function must inline: pass a function marked `#[inline(always)]` (as all of [`math`](crate::math) are) or a marked
+//! closure, `#[inline(always)] |a, b| a + b`.
 use crate::element::Element;
 use crate::isa::Isa;
 use crate::split;
@@ -44,7 +46,9 @@ impl<const N: usize> Broadcast<N> {
             let alike = merged.rank > 0 && (0..N).all(|n| merged.strides[n][last] == strides[n][d] * size);
             let at = if alike { last } else { merged.rank };
             merged.shape[at] *= size;
-            (0..N).for_each(|n| merged.strides[n][at] = strides[n][d]);
+            for (merged, strides) in merged.strides.iter_mut().zip(strides) {
+                merged[at] = strides[d];
+            }
             merged.rank = at + 1;
         }
         merged
@@ -69,7 +73,9 @@ impl<const N: usize> Broadcast<N> {
             }
         }
         let mut slices: [&[usize]; N] = [&[]; N];
-        slices.iter_mut().zip(&strides).for_each(|(slice, strides)| *slice = &strides[..shape.len()]);
+        for (slice, strides) in slices.iter_mut().zip(&strides) {
+            *slice = &strides[..shape.len()];
+        }
         Self::new(shape, slices)
     }
 
@@ -110,22 +116,30 @@ impl<const N: usize> Broadcast<N> {
         for d in (0..inner).rev() {
             index[d] = rest % self.shape[d];
             rest /= self.shape[d];
-            (0..N).for_each(|n| offsets[n] += index[d] * self.strides[n][d]);
+            for (offset, strides) in offsets.iter_mut().zip(&self.strides) {
+                *offset += index[d] * strides[d];
+            }
         }
         let (mut at, mut column) = (range.start, range.start % width.max(1));
         while at < range.end {
             let len = (width - column).min(range.end - at);
             let mut first = offsets;
-            (0..N).for_each(|n| first[n] += column * steps[n]);
+            for n in 0..N {
+                first[n] += column * steps[n];
+            }
             row(at - range.start, len, first, steps);
             (at, column) = (at + len, 0);
             for d in (0..inner).rev() {
                 index[d] += 1;
-                (0..N).for_each(|n| offsets[n] += self.strides[n][d]);
+                for (offset, strides) in offsets.iter_mut().zip(&self.strides) {
+                    *offset += strides[d];
+                }
                 if index[d] < self.shape[d] {
                     break;
                 }
-                (0..N).for_each(|n| offsets[n] -= self.shape[d] * self.strides[n][d]);
+                for (offset, strides) in offsets.iter_mut().zip(&self.strides) {
+                    *offset -= self.shape[d] * strides[d];
+                }
                 index[d] = 0;
             }
         }
@@ -136,7 +150,15 @@ impl Broadcast<1> {
     /// Calls `visit(i, offset)` for the elements `range`, `i` counting from the range's start.
     #[inline(always)]
     pub(crate) fn offsets(&self, range: Range<usize>, mut visit: impl FnMut(usize, usize)) {
-        self.rows(range, |at, len, [first], [step]| (0..len).for_each(|i| visit(at + i, first + i * step)));
+        self.rows(
+            range,
+            #[inline(always)]
+            |at, len, [first], [step]| {
+                for i in 0..len {
+                    visit(at + i, first + i * step);
+                }
+            },
+        );
     }
 }
 
@@ -150,14 +172,28 @@ pub fn unary<T: Element, O: Element>(isa: Isa, par: &dyn Parallel, x: &[T], out:
     assert_eq!(x.len(), out.len(), "input and output differ in length");
     split::chunks(worth(par, out.len()), out, GRAIN, |i, out| {
         let x = &x[i * GRAIN..][..out.len()];
-        isa.vectorize(|| out.iter_mut().zip(x).for_each(|(out, x)| *out = f(*x)));
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                for (out, x) in out.iter_mut().zip(x) {
+                    *out = f(*x);
+                }
+            },
+        );
     });
 }
 
 /// `x[i] = f(x[i])`
 pub fn unary_in_place<T: Element>(isa: Isa, par: &dyn Parallel, x: &mut [T], f: impl Fn(T) -> T + Sync) {
     split::chunks(worth(par, x.len()), x, GRAIN, |_, x| {
-        isa.vectorize(|| x.iter_mut().for_each(|x| *x = f(*x)));
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                for x in x.iter_mut() {
+                    *x = f(*x);
+                }
+            },
+        );
     });
 }
 
@@ -173,17 +209,32 @@ pub fn unary_strided<T: Element, O: Element>(
     shape.check(0, x.len());
     assert_eq!(shape.len, out.len(), "shape and output differ in length");
     split::chunks(worth(par, out.len()), out, GRAIN, |i, out| {
-        isa.vectorize(|| {
-            let start = i * GRAIN;
-            shape.rows(start..start + out.len(), |at, len, [x_at], [step]| {
-                let (x, out) = (&x[x_at..], &mut out[at..at + len]);
-                match step {
-                    0 => out.fill(f(x[0])),
-                    1 => out.iter_mut().zip(x).for_each(|(out, x)| *out = f(*x)),
-                    _ => out.iter_mut().enumerate().for_each(|(i, out)| *out = f(x[i * step])),
-                }
-            });
-        });
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                let start = i * GRAIN;
+                shape.rows(
+                    start..start + out.len(),
+                    #[inline(always)]
+                    |at, len, [x_at], [step]| {
+                        let (x, out) = (&x[x_at..], &mut out[at..at + len]);
+                        match step {
+                            0 => out.fill(f(x[0])),
+                            1 => {
+                                for (out, x) in out.iter_mut().zip(x) {
+                                    *out = f(*x);
+                                }
+                            }
+                            _ => {
+                                for (i, out) in out.iter_mut().enumerate() {
+                                    *out = f(x[i * step]);
+                                }
+                            }
+                        }
+                    },
+                );
+            },
+        );
     });
 }
 
@@ -201,28 +252,47 @@ pub fn binary<A: Element, B: Element, O: Element>(
     shape.check(1, b.len());
     assert_eq!(shape.len, out.len(), "shape and output differ in length");
     split::chunks(worth(par, out.len()), out, GRAIN, |i, out| {
-        isa.vectorize(|| {
-            let start = i * GRAIN;
-            shape.rows(start..start + out.len(), |at, len, [a_at, b_at], steps| {
-                binary_row(&a[a_at..], &b[b_at..], steps, &mut out[at..at + len], &f);
-            });
-        });
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                let start = i * GRAIN;
+                shape.rows(
+                    start..start + out.len(),
+                    #[inline(always)]
+                    |at, len, [a_at, b_at], steps| {
+                        binary_row(&a[a_at..], &b[b_at..], steps, &mut out[at..at + len], &f);
+                    },
+                );
+            },
+        );
     });
 }
 
 #[inline(always)]
 fn binary_row<A: Copy, B: Copy, O>(a: &[A], b: &[B], steps: [usize; 2], out: &mut [O], f: &impl Fn(A, B) -> O) {
     match steps {
-        [1, 1] => out.iter_mut().zip(a.iter().zip(b)).for_each(|(out, (a, b))| *out = f(*a, *b)),
+        [1, 1] => {
+            for (out, (a, b)) in out.iter_mut().zip(a.iter().zip(b)) {
+                *out = f(*a, *b);
+            }
+        }
         [1, 0] => {
             let b = b[0];
-            out.iter_mut().zip(a).for_each(|(out, a)| *out = f(*a, b));
+            for (out, a) in out.iter_mut().zip(a) {
+                *out = f(*a, b);
+            }
         }
         [0, 1] => {
             let a = a[0];
-            out.iter_mut().zip(b).for_each(|(out, b)| *out = f(a, *b));
+            for (out, b) in out.iter_mut().zip(b) {
+                *out = f(a, *b);
+            }
         }
-        [p, q] => out.iter_mut().enumerate().for_each(|(i, out)| *out = f(a[i * p], b[i * q])),
+        [p, q] => {
+            for (i, out) in out.iter_mut().enumerate() {
+                *out = f(a[i * p], b[i * q]);
+            }
+        }
     }
 }
 
@@ -238,20 +308,37 @@ pub fn binary_in_place<A: Element, B: Element>(
     shape.check(0, b.len());
     assert_eq!(shape.len, a.len(), "shape and output differ in length");
     split::chunks(worth(par, a.len()), a, GRAIN, |i, a| {
-        isa.vectorize(|| {
-            let start = i * GRAIN;
-            shape.rows(start..start + a.len(), |at, len, [b_at], [step]| {
-                let (a, b) = (&mut a[at..at + len], &b[b_at..]);
-                match step {
-                    0 => {
-                        let b = b[0];
-                        a.iter_mut().for_each(|a| *a = f(*a, b));
-                    }
-                    1 => a.iter_mut().zip(b).for_each(|(a, b)| *a = f(*a, *b)),
-                    _ => a.iter_mut().enumerate().for_each(|(i, a)| *a = f(*a, b[i * step])),
-                }
-            });
-        });
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                let start = i * GRAIN;
+                shape.rows(
+                    start..start + a.len(),
+                    #[inline(always)]
+                    |at, len, [b_at], [step]| {
+                        let (a, b) = (&mut a[at..at + len], &b[b_at..]);
+                        match step {
+                            0 => {
+                                let b = b[0];
+                                for a in a.iter_mut() {
+                                    *a = f(*a, b);
+                                }
+                            }
+                            1 => {
+                                for (a, b) in a.iter_mut().zip(b) {
+                                    *a = f(*a, *b);
+                                }
+                            }
+                            _ => {
+                                for (i, a) in a.iter_mut().enumerate() {
+                                    *a = f(*a, b[i * step]);
+                                }
+                            }
+                        }
+                    },
+                );
+            },
+        );
     });
 }
 
@@ -271,18 +358,29 @@ pub fn ternary<A: Element, B: Element, C: Element, O: Element>(
     shape.check(2, c.len());
     assert_eq!(shape.len, out.len(), "shape and output differ in length");
     split::chunks(worth(par, out.len()), out, GRAIN, |i, out| {
-        isa.vectorize(|| {
-            let start = i * GRAIN;
-            shape.rows(start..start + out.len(), |at, len, [a_at, b_at, c_at], [p, q, r]| {
-                let (a, b, c, out) = (&a[a_at..], &b[b_at..], &c[c_at..], &mut out[at..at + len]);
-                if [p, q, r] == [1; 3] {
-                    let operands = a.iter().zip(b).zip(c);
-                    out.iter_mut().zip(operands).for_each(|(out, ((a, b), c))| *out = f(*a, *b, *c));
-                } else {
-                    out.iter_mut().enumerate().for_each(|(i, out)| *out = f(a[i * p], b[i * q], c[i * r]));
-                }
-            });
-        });
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                let start = i * GRAIN;
+                shape.rows(
+                    start..start + out.len(),
+                    #[inline(always)]
+                    |at, len, [a_at, b_at, c_at], [p, q, r]| {
+                        let (a, b, c, out) = (&a[a_at..], &b[b_at..], &c[c_at..], &mut out[at..at + len]);
+                        if [p, q, r] == [1; 3] {
+                            let operands = a.iter().zip(b).zip(c);
+                            for (out, ((a, b), c)) in out.iter_mut().zip(operands) {
+                                *out = f(*a, *b, *c);
+                            }
+                        } else {
+                            for (i, out) in out.iter_mut().enumerate() {
+                                *out = f(a[i * p], b[i * q], c[i * r]);
+                            }
+                        }
+                    },
+                );
+            },
+        );
     });
 }
 

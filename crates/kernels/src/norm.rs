@@ -57,16 +57,25 @@ pub fn layer_norm<T: Float>(
     }
     let par = worth(par, x.len());
     let rows = |first: usize, out: &mut [T], mut note: Option<(&mut [T], &mut [T])>| {
-        isa.vectorize(|| {
-            for (i, (out, x)) in out.chunks_exact_mut(n).zip(x[first * n..].chunks_exact(n)).enumerate() {
-                let (mean, scale) = moments(x, epsilon);
-                if let Some((means, scales)) = &mut note {
-                    (means[i], scales[i]) = (T::from_f64(mean), T::from_f64(scale));
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                for (i, (out, x)) in out.chunks_exact_mut(n).zip(x[first * n..].chunks_exact(n)).enumerate() {
+                    let (mean, scale) = moments(x, epsilon);
+                    if let Some((means, scales)) = &mut note {
+                        (means[i], scales[i]) = (T::from_f64(mean), T::from_f64(scale));
+                    }
+                    let (mean, scale) = (T::Compute::from_f64(mean), T::Compute::from_f64(scale));
+                    affine_row(
+                        x,
+                        &affine,
+                        out,
+                        #[inline(always)]
+                        |x| (x - mean) * scale,
+                    );
                 }
-                let (mean, scale) = (T::Compute::from_f64(mean), T::Compute::from_f64(scale));
-                affine_row(x, &affine, out, |x| (x - mean) * scale);
-            }
-        });
+            },
+        );
     };
     let together = rows_per_task(n);
     match moments_out {
@@ -83,21 +92,28 @@ pub fn layer_norm<T: Float>(
 /// `out = f(x) * weight + bias`, each combination its own loop.
 #[inline(always)]
 fn affine_row<T: Float>(x: &[T], affine: &Affine<'_, T>, out: &mut [T], f: impl Fn(T::Compute) -> T::Compute) {
-    let x = x.iter().map(|x| f(x.widen()));
+    let pairs = out.iter_mut().zip(x);
     match (affine.weight, affine.bias) {
         (Some(weight), Some(bias)) => {
-            let affine = weight.iter().zip(bias);
-            out.iter_mut()
-                .zip(x.zip(affine))
-                .for_each(|(out, (x, (w, b)))| *out = T::narrow(x * w.widen() + b.widen()));
+            for ((out, x), (weight, bias)) in pairs.zip(weight.iter().zip(bias)) {
+                *out = T::narrow(f(x.widen()) * weight.widen() + bias.widen());
+            }
         }
         (Some(weight), None) => {
-            out.iter_mut().zip(x.zip(weight)).for_each(|(out, (x, w))| *out = T::narrow(x * w.widen()));
+            for ((out, x), weight) in pairs.zip(weight) {
+                *out = T::narrow(f(x.widen()) * weight.widen());
+            }
         }
         (None, Some(bias)) => {
-            out.iter_mut().zip(x.zip(bias)).for_each(|(out, (x, b))| *out = T::narrow(x + b.widen()));
+            for ((out, x), bias) in pairs.zip(bias) {
+                *out = T::narrow(f(x.widen()) + bias.widen());
+            }
         }
-        (None, None) => out.iter_mut().zip(x).for_each(|(out, x)| *out = T::narrow(x)),
+        (None, None) => {
+            for (out, x) in pairs {
+                *out = T::narrow(f(x.widen()));
+            }
+        }
     }
 }
 
@@ -119,13 +135,22 @@ pub fn rms_norm<T: Float>(
     }
     let together = rows_per_task(n);
     split::chunks(worth(par, x.len()), out, n * together, |task, out| {
-        isa.vectorize(|| {
-            for (out, x) in out.chunks_exact_mut(n).zip(x[task * together * n..].chunks_exact(n)) {
-                let scale = 1.0 / Math::sqrt(row::<SumSquares<T>>(x) / n as f64 + epsilon);
-                let scale = T::Compute::from_f64(scale);
-                affine_row(x, &affine, out, |x| x * scale);
-            }
-        });
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                for (out, x) in out.chunks_exact_mut(n).zip(x[task * together * n..].chunks_exact(n)) {
+                    let scale = 1.0 / Math::sqrt(row::<SumSquares<T>>(x) / n as f64 + epsilon);
+                    let scale = T::Compute::from_f64(scale);
+                    affine_row(
+                        x,
+                        &affine,
+                        out,
+                        #[inline(always)]
+                        |x| x * scale,
+                    );
+                }
+            },
+        );
     });
 }
 
@@ -150,17 +175,22 @@ pub fn group_norm<T: Float>(
         return;
     }
     let one = |i: usize, out: &mut [T]| {
-        isa.vectorize(|| {
-            let x = &x[i * n..][..n];
-            let (mean, scale) = moments(x, epsilon);
-            let (center, spread) = (T::Compute::from_f64(mean), T::Compute::from_f64(scale));
-            for (c, (out, x)) in out.chunks_exact_mut(inner).zip(x.chunks_exact(inner)).enumerate() {
-                let (weight, bias) = affine.at(i % groups * group + c);
-                let (factor, summand) = (spread * weight, bias - center * spread * weight);
-                out.iter_mut().zip(x).for_each(|(out, x)| *out = T::narrow(x.widen() * factor + summand));
-            }
-            (T::from_f64(mean), T::from_f64(scale))
-        })
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                let x = &x[i * n..][..n];
+                let (mean, scale) = moments(x, epsilon);
+                let (center, spread) = (T::Compute::from_f64(mean), T::Compute::from_f64(scale));
+                for (c, (out, x)) in out.chunks_exact_mut(inner).zip(x.chunks_exact(inner)).enumerate() {
+                    let (weight, bias) = affine.at(i % groups * group + c);
+                    let (factor, summand) = (spread * weight, bias - center * spread * weight);
+                    for (out, x) in out.iter_mut().zip(x) {
+                        *out = T::narrow(x.widen() * factor + summand);
+                    }
+                }
+                (T::from_f64(mean), T::from_f64(scale))
+            },
+        )
     };
     let par = worth(par, x.len());
     match moments_out {
@@ -215,9 +245,14 @@ pub fn batch_norm<T: Float>(
         return split::chunks(par, out, inner, |i, out| {
             let (factor, summand) = line(i % channels);
             let x = &x[i * inner..][..inner];
-            isa.vectorize(|| {
-                out.iter_mut().zip(x).for_each(|(out, x)| *out = T::narrow(x.widen() * factor + summand));
-            });
+            isa.vectorize(
+                #[inline(always)]
+                || {
+                    for (out, x) in out.iter_mut().zip(x) {
+                        *out = T::narrow(x.widen() * factor + summand);
+                    }
+                },
+            );
         });
     }
     const STRIP: usize = 64;
@@ -225,14 +260,17 @@ pub fn batch_norm<T: Float>(
     split::blocks(par, out, channels, (rows, channels), (rows_per_task(STRIP), STRIP), |mut block| {
         let columns = block.columns.clone();
         let lines: [_; STRIP] = core::array::from_fn(|i| line((columns.start + i).min(channels - 1)));
-        isa.vectorize(|| {
-            for row in block.rows.clone() {
-                let x = &x[row * channels..][columns.clone()];
-                for ((out, x), (factor, summand)) in block.row(row).iter_mut().zip(x).zip(&lines) {
-                    *out = T::narrow(x.widen() * *factor + *summand);
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                for row in block.rows.clone() {
+                    let x = &x[row * channels..][columns.clone()];
+                    for ((out, x), (factor, summand)) in block.row(row).iter_mut().zip(x).zip(&lines) {
+                        *out = T::narrow(x.widen() * *factor + *summand);
+                    }
                 }
-            }
-        });
+            },
+        );
     });
 }
 

@@ -118,28 +118,41 @@ fn slide<T: Number, A: Number>(
     split::chunks(worth(par, x.len()), out, row_len, |row, out| {
         let (plane, z, y) = (row / size[1] / size[0], row / size[1] % size[0], row % size[1]);
         let x = &x[plane * image..][..image];
-        isa.vectorize(|| match layout {
-            Layout::ChannelsFirst => {
-                strips(out, |first, out| {
-                    let mut sums = [start; STRIP];
-                    let sums = &mut sums[..out.len()];
-                    row_first(pooling, x, [z, y, first], sums, &combine);
-                    for (i, (out, sum)) in out.iter_mut().zip(sums).enumerate() {
-                        *out = finish([z, y, first + i], *sum);
-                    }
-                });
-            }
-            Layout::ChannelsLast => {
-                for (at, out) in out.chunks_exact_mut(channels).enumerate() {
-                    strips(out, |first, out| {
-                        let mut sums = [start; STRIP];
-                        let sums = &mut sums[..out.len()];
-                        pixel_last(pooling, x, [z, y, at], first, sums, &combine);
-                        out.iter_mut().zip(sums).for_each(|(out, sum)| *out = finish([z, y, at], *sum));
-                    });
+        isa.vectorize(
+            #[inline(always)]
+            || match layout {
+                Layout::ChannelsFirst => {
+                    strips(
+                        out,
+                        #[inline(always)]
+                        |first, out| {
+                            let mut sums = [start; STRIP];
+                            let sums = &mut sums[..out.len()];
+                            row_first(pooling, x, [z, y, first], sums, &combine);
+                            for (i, (out, sum)) in out.iter_mut().zip(sums).enumerate() {
+                                *out = finish([z, y, first + i], *sum);
+                            }
+                        },
+                    );
                 }
-            }
-        });
+                Layout::ChannelsLast => {
+                    for (at, out) in out.chunks_exact_mut(channels).enumerate() {
+                        strips(
+                            out,
+                            #[inline(always)]
+                            |first, out| {
+                                let mut sums = [start; STRIP];
+                                let sums = &mut sums[..out.len()];
+                                pixel_last(pooling, x, [z, y, at], first, sums, &combine);
+                                for (out, sum) in out.iter_mut().zip(sums) {
+                                    *out = finish([z, y, at], *sum);
+                                }
+                            },
+                        );
+                    }
+                }
+            },
+        );
     });
 }
 
@@ -148,7 +161,9 @@ const STRIP: usize = 64;
 
 #[inline(always)]
 fn strips<T>(out: &mut [T], mut body: impl FnMut(usize, &mut [T])) {
-    out.chunks_mut(STRIP).enumerate().for_each(|(i, out)| body(i * STRIP, out));
+    for (i, out) in out.chunks_mut(STRIP).enumerate() {
+        body(i * STRIP, out);
+    }
 }
 
 /// Output pixels `[z, y, first..]` of one plane.
@@ -171,11 +186,21 @@ fn row_first<T: Copy, A: Copy>(
             let Some(from) = width.source(start, kx).filter(|_| start < inside.end) else { continue };
             let sums = &mut sums[start - first..inside.end - first];
             match width.stride {
-                1 => sums.iter_mut().zip(&row[from..]).for_each(|(sum, x)| *sum = combine(*sum, *x)),
-                2 => sums.iter_mut().zip(row[from..].chunks(2)).for_each(|(sum, x)| *sum = combine(*sum, x[0])),
+                1 => {
+                    for (sum, x) in sums.iter_mut().zip(&row[from..]) {
+                        *sum = combine(*sum, *x);
+                    }
+                }
+                2 => {
+                    for (sum, x) in sums.iter_mut().zip(row[from..].chunks(2)) {
+                        *sum = combine(*sum, x[0]);
+                    }
+                }
                 step => {
                     let row = row[from..].iter().step_by(step);
-                    sums.iter_mut().zip(row).for_each(|(sum, x)| *sum = combine(*sum, *x));
+                    for (sum, x) in sums.iter_mut().zip(row) {
+                        *sum = combine(*sum, *x);
+                    }
                 }
             }
         }
@@ -198,7 +223,9 @@ fn pixel_last<T: Copy, A: Copy>(
         let (Some(z), Some(y)) = (depth.source(z, kz), height.source(y, ky)) else { continue };
         for column in (0..wide).filter_map(|kx| width.source(at, kx)) {
             let pixel = ((z * height.size + y) * width.size + column) * pooling.channels + first;
-            sums.iter_mut().zip(&x[pixel..]).for_each(|(sum, x)| *sum = combine(*sum, *x));
+            for (sum, x) in sums.iter_mut().zip(&x[pixel..]) {
+                *sum = combine(*sum, *x);
+            }
         }
     }
 }
@@ -300,32 +327,43 @@ pub fn adaptive_avg_pool<T: Float>(
     };
     let run = if layout == Layout::ChannelsFirst { cells } else { channels };
     split::chunks(worth(par, x.len()), out, run, |i, out| {
-        isa.vectorize(|| match layout {
-            Layout::ChannelsFirst => {
-                let plane = &x[i * pixels..][..pixels];
-                for (at, out) in out.iter_mut().enumerate() {
-                    let [zs, ys, xs] = cell(at);
-                    let rows = zs.clone().flat_map(|z| ys.clone().map(move |y| (z * input[1] + y) * input[2]));
-                    let sum: f64 = rows.map(|row| sum_row(&plane[row + xs.start..row + xs.end])).sum();
-                    *out = T::from_f64(sum / (zs.len() * ys.len() * xs.len()) as f64);
-                }
-            }
-            Layout::ChannelsLast => {
-                let image = &x[i / cells * pixels * channels..][..pixels * channels];
-                let [zs, ys, xs] = cell(i % cells);
-                strips(out, |first, out| {
-                    let mut sums = [0.0f64; STRIP];
-                    for (z, y) in zs.clone().flat_map(|z| ys.clone().map(move |y| (z, y))) {
-                        for x in xs.clone() {
-                            let pixel = &image[((z * input[1] + y) * input[2] + x) * channels + first..];
-                            sums.iter_mut().zip(&pixel[..out.len()]).for_each(|(sum, x)| *sum += x.to_f64());
-                        }
+        isa.vectorize(
+            #[inline(always)]
+            || match layout {
+                Layout::ChannelsFirst => {
+                    let plane = &x[i * pixels..][..pixels];
+                    for (at, out) in out.iter_mut().enumerate() {
+                        let [zs, ys, xs] = cell(at);
+                        let rows = zs.clone().flat_map(|z| ys.clone().map(move |y| (z * input[1] + y) * input[2]));
+                        let sum: f64 = rows.map(|row| sum_row(&plane[row + xs.start..row + xs.end])).sum();
+                        *out = T::from_f64(sum / (zs.len() * ys.len() * xs.len()) as f64);
                     }
-                    let count = (zs.len() * ys.len() * xs.len()) as f64;
-                    out.iter_mut().zip(sums).for_each(|(out, sum)| *out = T::from_f64(sum / count));
-                });
-            }
-        });
+                }
+                Layout::ChannelsLast => {
+                    let image = &x[i / cells * pixels * channels..][..pixels * channels];
+                    let [zs, ys, xs] = cell(i % cells);
+                    strips(
+                        out,
+                        #[inline(always)]
+                        |first, out| {
+                            let mut sums = [0.0f64; STRIP];
+                            for (z, y) in zs.clone().flat_map(|z| ys.clone().map(move |y| (z, y))) {
+                                for x in xs.clone() {
+                                    let pixel = &image[((z * input[1] + y) * input[2] + x) * channels + first..];
+                                    for (sum, x) in sums.iter_mut().zip(&pixel[..out.len()]) {
+                                        *sum += x.to_f64();
+                                    }
+                                }
+                            }
+                            let count = (zs.len() * ys.len() * xs.len()) as f64;
+                            for (out, sum) in out.iter_mut().zip(sums) {
+                                *out = T::from_f64(sum / count);
+                            }
+                        },
+                    );
+                }
+            },
+        );
     });
 }
 

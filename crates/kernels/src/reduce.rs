@@ -156,24 +156,36 @@ pub fn reduce<R: Reducer>(isa: Isa, par: &dyn Parallel, axis: Axis, x: &[R::In],
     if axis.inner == 1 {
         let together = rows_per_task(axis.n);
         return split::chunks(par, out, together, |task, out| {
-            isa.vectorize(|| {
-                let rows = x[task * together * axis.n..].chunks_exact(axis.n);
-                out.iter_mut().zip(rows).for_each(|(out, x)| *out = R::finish(row::<R>(x), axis.n));
-            });
+            isa.vectorize(
+                #[inline(always)]
+                || {
+                    let rows = x[task * together * axis.n..].chunks_exact(axis.n);
+                    for (out, x) in out.iter_mut().zip(rows) {
+                        *out = R::finish(row::<R>(x), axis.n);
+                    }
+                },
+            );
         });
     }
     split::blocks(par, out, axis.inner, (axis.outer, axis.inner), (1, STRIP), |mut block| {
         let (outer, first) = (block.rows.start, block.columns.start);
         let x = &x[outer * axis.n * axis.inner + first..];
-        isa.vectorize(|| {
-            let out = block.row(outer);
-            let mut strip = [R::start(); STRIP];
-            let strip = &mut strip[..out.len()];
-            for x in x.chunks(axis.inner).take(axis.n) {
-                strip.iter_mut().zip(x).for_each(|(acc, x)| *acc = R::step(*acc, *x));
-            }
-            out.iter_mut().zip(strip).for_each(|(out, acc)| *out = R::finish(*acc, axis.n));
-        });
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                let out = block.row(outer);
+                let mut strip = [R::start(); STRIP];
+                let strip = &mut strip[..out.len()];
+                for x in x.chunks(axis.inner).take(axis.n) {
+                    for (acc, x) in strip.iter_mut().zip(x) {
+                        *acc = R::step(*acc, *x);
+                    }
+                }
+                for (out, acc) in out.iter_mut().zip(strip) {
+                    *out = R::finish(*acc, axis.n);
+                }
+            },
+        );
     });
 }
 
@@ -221,31 +233,37 @@ pub fn arg_reduce<T: Number, const MAX: bool>(
     if axis.inner == 1 {
         let together = rows_per_task(axis.n);
         split::chunks(par, indices, together, |task, indices| {
-            isa.vectorize(|| {
-                for (out, x) in indices.iter_mut().zip(x[task * together * axis.n..].chunks_exact(axis.n)) {
-                    let best = if MAX { row::<Max<T>>(x) } else { row::<Min<T>>(x) };
-                    let found = x.iter().position(|x| *x == best || x.is_nan());
-                    *out = found.unwrap_or(0) as i64;
-                }
-            });
+            isa.vectorize(
+                #[inline(always)]
+                || {
+                    for (out, x) in indices.iter_mut().zip(x[task * together * axis.n..].chunks_exact(axis.n)) {
+                        let best = if MAX { row::<Max<T>>(x) } else { row::<Min<T>>(x) };
+                        let found = x.iter().position(|x| *x == best || x.is_nan());
+                        *out = found.unwrap_or(0) as i64;
+                    }
+                },
+            );
         });
     } else {
         split::blocks(par, indices, axis.inner, (axis.outer, axis.inner), (1, STRIP), |mut block| {
             let (outer, first) = (block.rows.start, block.columns.start);
             let x = &x[outer * axis.n * axis.inner + first..];
-            isa.vectorize(|| {
-                let out = block.row(outer);
-                let mut best = [T::ZERO; STRIP];
-                best[..out.len()].copy_from_slice(&x[..out.len()]);
-                out.fill(0);
-                for (i, x) in x.chunks(axis.inner).take(axis.n).enumerate() {
-                    for ((out, best), x) in out.iter_mut().zip(&mut best).zip(x) {
-                        let better = beats::<T, MAX>(*x, *best);
-                        *best = if better { *x } else { *best };
-                        *out = if better { i as i64 } else { *out };
+            isa.vectorize(
+                #[inline(always)]
+                || {
+                    let out = block.row(outer);
+                    let mut best = [T::ZERO; STRIP];
+                    best[..out.len()].copy_from_slice(&x[..out.len()]);
+                    out.fill(0);
+                    for (i, x) in x.chunks(axis.inner).take(axis.n).enumerate() {
+                        for ((out, best), x) in out.iter_mut().zip(&mut best).zip(x) {
+                            let better = beats::<T, MAX>(*x, *best);
+                            *best = if better { *x } else { *best };
+                            *out = if better { i as i64 } else { *out };
+                        }
                     }
-                }
-            });
+                },
+            );
         });
     }
     if let Some(values) = values {
@@ -311,24 +329,35 @@ pub fn variance<T: Float>(
     split::blocks(worth(par, x.len()), out, axis.inner, (axis.outer, axis.inner), (1, STRIP), |mut block| {
         let (outer, first) = (block.rows.start, block.columns.start);
         let x = &x[outer * axis.n * axis.inner..][..axis.n * axis.inner];
-        isa.vectorize(|| {
-            let out = block.row(outer);
-            if axis.inner == 1 {
-                out[0] = T::from_f64(deviations(x).0 / divisor);
-                return;
-            }
-            let rows = || x.chunks_exact(axis.inner).map(|x| &x[first..]);
-            let (mut means, mut sums) = ([0.0; STRIP], [0.0; STRIP]);
-            rows().for_each(|x| means.iter_mut().zip(x).for_each(|(mean, x)| *mean += x.to_f64()));
-            means.iter_mut().for_each(|mean| *mean /= axis.n as f64);
-            for x in rows() {
-                for ((sum, mean), x) in sums.iter_mut().zip(&means).zip(x) {
-                    let d = x.to_f64() - mean;
-                    *sum += d * d;
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                let out = block.row(outer);
+                if axis.inner == 1 {
+                    out[0] = T::from_f64(deviations(x).0 / divisor);
+                    return;
                 }
-            }
-            out.iter_mut().zip(sums).for_each(|(out, sum)| *out = T::from_f64(sum / divisor));
-        });
+                let rows = || x.chunks_exact(axis.inner).map(|x| &x[first..]);
+                let (mut means, mut sums) = ([0.0; STRIP], [0.0; STRIP]);
+                for x in rows() {
+                    for (mean, x) in means.iter_mut().zip(x) {
+                        *mean += x.to_f64();
+                    }
+                }
+                for mean in means.iter_mut() {
+                    *mean /= axis.n as f64;
+                }
+                for x in rows() {
+                    for ((sum, mean), x) in sums.iter_mut().zip(&means).zip(x) {
+                        let d = x.to_f64() - mean;
+                        *sum += d * d;
+                    }
+                }
+                for (out, sum) in out.iter_mut().zip(sums) {
+                    *out = T::from_f64(sum / divisor);
+                }
+            },
+        );
     });
     if let Some(means) = means {
         reduce::<Mean<T>>(isa, par, axis, x, means);

@@ -102,18 +102,21 @@ pub fn bilinear<T: Float>(isa: Isa, par: &dyn Parallel, resize: &Resize, x: &[T]
         let (top, bottom) = (row(top), row(bottom));
         let share = |x: f32| (T::Compute::from_f64((1.0 - x).into()), T::Compute::from_f64(x.into()));
         let (upper, lower) = share(down);
-        isa.vectorize(|| {
-            for (at, out) in out.chunks_exact_mut(inner).enumerate() {
-                let (first, second, right) = resize.steps[1].between(at, width);
-                let (a, b) = share(right);
-                let pixels = |row: &[T], at: usize, c: usize| row[at * inner + c].widen();
-                for (c, out) in out.iter_mut().enumerate() {
-                    let above = a * pixels(top, first, c) + b * pixels(top, second, c);
-                    let below = a * pixels(bottom, first, c) + b * pixels(bottom, second, c);
-                    *out = T::narrow(upper * above + lower * below);
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                for (at, out) in out.chunks_exact_mut(inner).enumerate() {
+                    let (first, second, right) = resize.steps[1].between(at, width);
+                    let (a, b) = share(right);
+                    let pixels = |row: &[T], at: usize, c: usize| row[at * inner + c].widen();
+                    for (c, out) in out.iter_mut().enumerate() {
+                        let above = a * pixels(top, first, c) + b * pixels(top, second, c);
+                        let below = a * pixels(bottom, first, c) + b * pixels(bottom, second, c);
+                        *out = T::narrow(upper * above + lower * below);
+                    }
                 }
-            }
-        });
+            },
+        );
     });
 }
 

@@ -26,14 +26,17 @@ pub fn softmax<T: Float, const LOG: bool>(isa: Isa, par: &dyn Parallel, axis: Ax
     let together = rows_per_task(slab);
     split::chunks(worth(par, x.len()), out, slab * together, |task, out| {
         let x = &x[task * together * slab..][..out.len()];
-        isa.vectorize(|| {
-            for (x, out) in x.chunks_exact(slab).zip(out.chunks_exact_mut(slab)) {
-                match axis.inner {
-                    1 => one_row::<T, LOG>(x, out),
-                    inner => columns::<T, LOG>(inner, x, out),
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                for (x, out) in x.chunks_exact(slab).zip(out.chunks_exact_mut(slab)) {
+                    match axis.inner {
+                        1 => one_row::<T, LOG>(x, out),
+                        inner => columns::<T, LOG>(inner, x, out),
+                    }
                 }
-            }
-        });
+            },
+        );
     });
 }
 
@@ -74,7 +77,9 @@ fn columns<T: Float, const LOG: bool>(inner: usize, x: &[T], out: &mut [T]) {
         let rows = || x.chunks_exact(inner).map(|x| &x[first..first + width]);
         let (mut max, mut sum) = ([T::LOWEST; STRIP], [0.0f64; STRIP]);
         for x in rows() {
-            max.iter_mut().zip(x).for_each(|(max, x)| *max = if *x > *max || x.is_nan() { *x } else { *max });
+            for (max, x) in max.iter_mut().zip(x) {
+                *max = if *x > *max || x.is_nan() { *x } else { *max };
+            }
         }
         for x in rows() {
             for ((sum, max), x) in sum.iter_mut().zip(&max).zip(x) {

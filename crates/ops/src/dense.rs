@@ -84,15 +84,28 @@ pub(crate) fn converted<'c, T: Typed>(
         return elements(argument, &tensor);
     }
     let scratch = call.scratch(tensor.numel().saturating_mul(size_of::<T>()))?;
-    let (parallel, sources) = (call.parallel(), [Source::Tensor(tensor)]);
-    let out = TensorMut { dtype: T::DTYPE, shape: tensor.shape, data: &mut *scratch };
-    // An `i64` carries every integer and an `f64` every floating-point number.
-    if tensor.dtype.is_integral(true) {
-        run(parallel, sources, argument, out, |x, out| each1(x, out, |x: i64| x))?;
-    } else {
-        run(parallel, sources, argument, out, |x, out| each1(x, out, |x: f64| x))?;
-    }
+    convert(
+        call.parallel(),
+        argument,
+        tensor,
+        TensorMut { dtype: T::DTYPE, shape: tensor.shape, data: &mut *scratch },
+    )?;
     view(scratch).ok_or(misaligned(argument))
+}
+
+/// Converts a tensor into one of any type and dimension order: an `i64` carries every integer and an `f64` every
+/// floating-point number.
+pub(crate) fn convert(
+    parallel: &dyn Parallel,
+    argument: usize,
+    tensor: Tensor<'_>,
+    out: TensorMut<'_>,
+) -> Result<(), Fault> {
+    if tensor.dtype.is_integral(true) {
+        run(parallel, [Source::Tensor(tensor)], argument, out, |x, out| each1(x, out, |x: i64| x))
+    } else {
+        run(parallel, [Source::Tensor(tensor)], argument, out, |x, out| each1(x, out, |x: f64| x))
+    }
 }
 
 /// Scratch for [`converted`], if the tensor is not of the element type it computes in.
@@ -115,10 +128,6 @@ pub(crate) fn store<T: Typed>(
         view_mut::<T>(out.data).ok_or(misaligned(argument))?.copy_from_slice(results);
         return Ok(());
     }
-    let source = Source::Tensor(Tensor { dtype: T::DTYPE, shape: out.shape, data: bytes_of(results) });
-    if T::INTEGER {
-        run(call.parallel(), [source], argument, out, |x, out| each1(x, out, |x: i64| x))
-    } else {
-        run(call.parallel(), [source], argument, out, |x, out| each1(x, out, |x: f64| x))
-    }
+    let source = Tensor { dtype: T::DTYPE, shape: out.shape, data: bytes_of(results) };
+    convert(call.parallel(), argument, source, out)
 }

@@ -16,8 +16,10 @@ mod elementwise;
 mod linear;
 mod normalization;
 mod operands;
+mod ordering;
 mod pooling;
 mod prim;
+mod quantized;
 mod real;
 mod reduction;
 mod resize;
@@ -40,6 +42,8 @@ pub static TABLES: &[&[Op]] = &[
     softmax::OPS,
     reduction::OPS,
     resize::OPS,
+    ordering::OPS,
+    quantized::OPS,
 ];
 
 /// For operators without scratch.

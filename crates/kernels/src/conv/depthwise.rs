@@ -5,7 +5,7 @@
 //! is a row of channels that receives, tap by tap, the input pixel times the tap's weights, which are first brought into the
 //! order `[tap, channel]`.
 use super::{Conv, Operands};
-use crate::gemm::Epilogue;
+use crate::gemm::{Epilogue, clamp};
 use crate::isa::Isa;
 use crate::split::{self, Slots};
 use sconce_parallel::Parallel;
@@ -13,7 +13,7 @@ use sconce_parallel::Parallel;
 /// Most taps of a kernel for which [`channels_last`] is made.
 pub(super) const MOST_TAPS: usize = 64;
 /// Outputs kept in registers while all taps are added.
-const CHUNK: usize = 16;
+const CHUNK: usize = 32;
 
 /// The size of a plane with its padding, wide enough that the last chunk of a row may read on.
 fn padded(conv: &Conv) -> [usize; 3] {
@@ -52,11 +52,14 @@ pub(super) fn channels_first(
         let bias = operands.bias.map_or(0.0, |bias| bias[channel]);
         slots.with(|scratch| {
             pad(conv, &operands.input[from..][..input_plane], scratch);
-            isa.vectorize(|| match conv.stride[2] {
-                1 => one_plane::<1>(conv, scratch, weight, bias, epilogue, out),
-                2 => one_plane::<2>(conv, scratch, weight, bias, epilogue, out),
-                _ => one_plane::<0>(conv, scratch, weight, bias, epilogue, out),
-            });
+            isa.vectorize(
+                #[inline(always)]
+                || match conv.stride[2] {
+                    1 => one_plane::<1>(conv, scratch, weight, bias, epilogue.limits(), out),
+                    2 => one_plane::<2>(conv, scratch, weight, bias, epilogue.limits(), out),
+                    _ => one_plane::<0>(conv, scratch, weight, bias, epilogue.limits(), out),
+                },
+            );
         });
     });
 }
@@ -78,29 +81,55 @@ fn one_plane<const STEP: usize>(
     input: &[f32],
     weight: &[f32],
     bias: f32,
-    epilogue: Epilogue,
+    limits: (f32, f32),
     out: &mut [f32],
 ) {
     let [_, height, width] = padded(conv);
     let [_, rows, across] = conv.output().unwrap_or_default();
-    let [deep, tall, wide] = conv.kernel;
     let step = if STEP == 0 { conv.stride[2] } else { STEP };
     for (row, out) in out.chunks_exact_mut(across).enumerate() {
         let (z, y) = (row / rows * conv.stride[0], row % rows * conv.stride[1]);
-        for (chunk, out) in out.chunks_mut(CHUNK).enumerate() {
-            let mut sums = [bias; CHUNK];
-            let mut weights = weight.iter();
-            for (kz, ky) in (0..deep).flat_map(|kz| (0..tall).map(move |ky| (kz, ky))) {
-                let line = (z + kz * conv.dilation[0]) * height + y + ky * conv.dilation[1];
-                let line = &input[line * width + chunk * CHUNK * step..];
-                for (kx, weight) in (0..wide).zip(&mut weights) {
-                    let taps = &line[kx * conv.dilation[2]..][..(CHUNK - 1) * step + 1];
-                    sums.iter_mut().enumerate().for_each(|(i, sum)| *sum += weight * taps[i * step]);
-                }
-            }
-            out.iter_mut().zip(sums).for_each(|(out, sum)| *out = epilogue.apply(sum));
+        let input = &input[(z * height + y) * width..];
+        let size = (height, width);
+        let (chunks, rest) = out.as_chunks_mut::<CHUNK>();
+        let whole = chunks.len() * CHUNK;
+        for (i, out) in chunks.iter_mut().enumerate() {
+            *out = one_chunk(conv, size, &input[i * CHUNK * step..], step, weight, bias, limits);
+        }
+        if !rest.is_empty() {
+            let sums = one_chunk(conv, size, &input[whole * step..], step, weight, bias, limits);
+            rest.copy_from_slice(&sums[..rest.len()]);
         }
     }
+}
+
+/// All taps for neighbouring outputs; `input` starts under the first tap of the first output.
+#[inline(always)]
+fn one_chunk(
+    conv: &Conv,
+    (height, width): (usize, usize),
+    input: &[f32],
+    step: usize,
+    weight: &[f32],
+    bias: f32,
+    limits: (f32, f32),
+) -> [f32; CHUNK] {
+    let [_, tall, wide] = conv.kernel;
+    let mut sums = [bias; CHUNK];
+    for (line, weights) in weight.chunks_exact(wide).enumerate() {
+        let (kz, ky) = (line / tall, line % tall);
+        let line = &input[(kz * conv.dilation[0] * height + ky * conv.dilation[1]) * width..];
+        for (kx, weight) in weights.iter().enumerate() {
+            let taps = &line[kx * conv.dilation[2]..][..(CHUNK - 1) * step + 1];
+            for i in 0..CHUNK {
+                sums[i] += weight * taps[i * step];
+            }
+        }
+    }
+    for sum in &mut sums {
+        *sum = clamp(*sum, limits);
+    }
+    sums
 }
 
 /// Tasks of the pool: output rows.
@@ -113,10 +142,12 @@ pub(super) fn channels_last(
     out: &mut [f32],
     scratch: &mut [f32],
 ) {
-    let (channels, taps) = (conv.out_channels, conv.taps());
+    let (channels, taps, limits) = (conv.out_channels, conv.taps(), epilogue.limits());
     let weight = &mut scratch[..taps * channels];
     for (channel, from) in operands.weight.chunks_exact(taps).enumerate() {
-        from.iter().enumerate().for_each(|(tap, from)| weight[tap * channels + channel] = *from);
+        for (tap, from) in from.iter().enumerate() {
+            weight[tap * channels + channel] = *from;
+        }
     }
     let weight = &*weight;
     let [deep, rows, across] = conv.output().unwrap_or_default();
@@ -125,31 +156,43 @@ pub(super) fn channels_last(
     split::chunks(par, out, across * channels, |row, out| {
         let (image, oz, oy) = (row / rows / deep, row / rows % deep, row % rows);
         let image = &operands.input[image * image_len..][..image_len];
-        isa.vectorize(|| {
-            for (ox, out) in out.chunks_exact_mut(channels).enumerate() {
-                // The input pixels under the taps, with the taps' weights.
-                let mut inside = [(image, weight); MOST_TAPS];
-                let mut count = 0;
-                for (tap, weight) in weight.chunks_exact(channels).enumerate() {
-                    let [_, tall, wide] = conv.kernel;
-                    let z = depth.source(oz, tap / wide / tall);
-                    let y = height.source(oy, tap / wide % tall);
-                    let x = width.source(ox, tap % wide);
-                    let (Some(z), Some(y), Some(x)) = (z, y, x) else { continue };
-                    let pixel = &image[((z * height.size + y) * width.size + x) * channels..][..channels];
-                    inside[count] = (pixel, weight);
-                    count += 1;
+        let [kdeep, tall, wide] = conv.kernel;
+        // The rows of the image under the rows of the kernel, with those rows' weights.
+        let mut lines = [(image, weight); MOST_TAPS];
+        let mut count = 0;
+        for (kz, ky) in (0..kdeep).flat_map(|kz| (0..tall).map(move |ky| (kz, ky))) {
+            let (Some(z), Some(y)) = (depth.source(oz, kz), height.source(oy, ky)) else { continue };
+            let start = (z * height.size + y) * width.size * channels;
+            lines[count] = (&image[start..][..width.size * channels], &weight[(kz * tall + ky) * wide * channels..]);
+            count += 1;
+        }
+        let lines = &lines[..count];
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                for (ox, out) in out.chunks_exact_mut(channels).enumerate() {
+                    // The pixels under the taps, with the taps' weights.
+                    let mut inside = [(image, weight); MOST_TAPS];
+                    let mut count = 0;
+                    for (line, weights) in lines {
+                        for (kx, weight) in weights.chunks_exact(channels).take(wide).enumerate() {
+                            if let Some(x) = width.source(ox, kx) {
+                                inside[count] = (&line[x * channels..][..channels], weight);
+                                count += 1;
+                            }
+                        }
+                    }
+                    one_pixel(&inside[..count], operands.bias, limits, out);
                 }
-                one_pixel(&inside[..count], operands.bias, epilogue, out);
-            }
-        });
+            },
+        );
     });
 }
 
 /// All channels of a pixel, some at a time in registers.
 #[inline(always)]
-fn one_pixel(inside: &[(&[f32], &[f32])], bias: Option<&[f32]>, epilogue: Epilogue, out: &mut [f32]) {
-    const WIDTH: usize = 2 * CHUNK;
+fn one_pixel(inside: &[(&[f32], &[f32])], bias: Option<&[f32]>, limits: (f32, f32), out: &mut [f32]) {
+    const WIDTH: usize = CHUNK;
     let whole = out.len() - out.len() % WIDTH;
     for first in (0..whole).step_by(WIDTH) {
         let mut sums = [0.0; WIDTH];
@@ -158,12 +201,17 @@ fn one_pixel(inside: &[(&[f32], &[f32])], bias: Option<&[f32]>, epilogue: Epilog
         }
         for (input, weight) in inside {
             let (input, weight) = (&input[first..first + WIDTH], &weight[first..first + WIDTH]);
-            (0..WIDTH).for_each(|i| sums[i] += input[i] * weight[i]);
+            for i in 0..WIDTH {
+                sums[i] += input[i] * weight[i];
+            }
         }
-        out[first..first + WIDTH].iter_mut().zip(sums).for_each(|(out, sum)| *out = epilogue.apply(sum));
+        for sum in sums.iter_mut() {
+            *sum = clamp(*sum, limits);
+        }
+        out[first..first + WIDTH].copy_from_slice(&sums);
     }
     for channel in whole..out.len() {
         let products = inside.iter().map(|(input, weight)| input[channel] * weight[channel]);
-        out[channel] = epilogue.apply(products.sum::<f32>() + bias.map_or(0.0, |bias| bias[channel]));
+        out[channel] = clamp(products.sum::<f32>() + bias.map_or(0.0, |bias| bias[channel]), limits);
     }
 }

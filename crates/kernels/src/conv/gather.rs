@@ -90,8 +90,16 @@ impl<'a> Columns<'a> {
 fn copy_spaced(from: &[f32], step: usize, to: &mut [f32]) {
     match step {
         1 => copy_row(from, to),
-        2 => to.iter_mut().zip(from.iter().step_by(2)).for_each(|(to, from)| *to = *from),
-        _ => to.iter_mut().zip(from.iter().step_by(step)).for_each(|(to, from)| *to = *from),
+        2 => {
+            for (to, from) in to.iter_mut().zip(from.iter().step_by(2)) {
+                *to = *from;
+            }
+        }
+        _ => {
+            for (to, from) in to.iter_mut().zip(from.iter().step_by(step)) {
+                *to = *from;
+            }
+        }
     }
 }
 
@@ -100,24 +108,27 @@ impl Right for Columns<'_> {
         let mut runs = [Run::default(); WIDEST];
         let count = self.runs(&columns, &mut runs);
         let runs = &runs[..count];
-        isa.vectorize(|| {
-            let [_, height, across] = self.kernel;
-            let taps: usize = self.kernel.iter().product();
-            let (mut channel, rest) = (ks.start / taps, ks.start % taps);
-            let mut tap = [rest / across / height, rest / across % height, rest % across];
-            for row in out.chunks_exact_mut(width).take(ks.len()) {
-                self.fill(channel, tap, runs, row);
-                row[columns.len()..].fill(0.0);
-                for axis in (0..3).rev() {
-                    tap[axis] += 1;
-                    if tap[axis] < self.kernel[axis] {
-                        break;
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                let [_, height, across] = self.kernel;
+                let taps: usize = self.kernel.iter().product();
+                let (mut channel, rest) = (ks.start / taps, ks.start % taps);
+                let mut tap = [rest / across / height, rest / across % height, rest % across];
+                for row in out.chunks_exact_mut(width).take(ks.len()) {
+                    self.fill(channel, tap, runs, row);
+                    row[columns.len()..].fill(0.0);
+                    for axis in (0..3).rev() {
+                        tap[axis] += 1;
+                        if tap[axis] < self.kernel[axis] {
+                            break;
+                        }
+                        tap[axis] = 0;
+                        channel += usize::from(axis == 0);
                     }
-                    tap[axis] = 0;
-                    channel += usize::from(axis == 0);
                 }
-            }
-        });
+            },
+        );
     }
 }
 

@@ -24,23 +24,26 @@ pub fn conv<T: Product>(
         return;
     }
     split::chunks(par, out, size[2], |chunk, out| {
-        isa.vectorize(|| {
-            for (i, out) in out.iter_mut().enumerate() {
-                let index = chunk * size[2] + i;
-                let (image, channel, pixel) = match layout {
-                    Layout::ChannelsFirst => {
-                        (index / pixels / conv.out_channels, index / pixels % conv.out_channels, index % pixels)
-                    }
-                    Layout::ChannelsLast => {
-                        let pixel = index / conv.out_channels;
-                        (pixel / pixels, index % conv.out_channels, pixel % pixels)
-                    }
-                };
-                let position = [pixel / size[2] / size[1], pixel / size[2] % size[1], pixel % size[2]];
-                let bias = operands.bias.map_or(T::Acc::ZERO, |bias| convert(bias[channel]));
-                *out = convert(bias.plus(element(conv, layout, &operands, image, channel, position)));
-            }
-        });
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                for (i, out) in out.iter_mut().enumerate() {
+                    let index = chunk * size[2] + i;
+                    let (image, channel, pixel) = match layout {
+                        Layout::ChannelsFirst => {
+                            (index / pixels / conv.out_channels, index / pixels % conv.out_channels, index % pixels)
+                        }
+                        Layout::ChannelsLast => {
+                            let pixel = index / conv.out_channels;
+                            (pixel / pixels, index % conv.out_channels, pixel % pixels)
+                        }
+                    };
+                    let position = [pixel / size[2] / size[1], pixel / size[2] % size[1], pixel % size[2]];
+                    let bias = operands.bias.map_or(T::Acc::ZERO, |bias| convert(bias[channel]));
+                    *out = convert(bias.plus(element(conv, layout, &operands, image, channel, position)));
+                }
+            },
+        );
     });
 }
 

@@ -6,7 +6,7 @@
 #![allow(unsafe_code, reason = "pointers handed to the micro-kernels")]
 
 use super::tile::Family;
-use super::{Gemm, Init, WORTH_THREADS};
+use super::{Gemm, Init, WORTH_THREADS, clamp};
 use crate::isa::Isa;
 use crate::split::{self, Block};
 use sconce_parallel::{Parallel, Serial};
@@ -34,7 +34,10 @@ pub(super) fn gemm(isa: Isa, par: &dyn Parallel, g: &Gemm<'_>, c: &mut [f32], ld
     let tasks = if par.width() == 1 { 1 } else { 4 * par.width() };
     let step = g.n.div_ceil(tasks).next_multiple_of(64).min(longest);
     split::blocks(par, c, ldc, (g.m, g.n), (g.m.max(1), step), |mut block| match in_place {
-        true => isa.vectorize(|| scaled_rows(g, &mut block)),
+        true => isa.vectorize(
+            #[inline(always)]
+            || scaled_rows(g, &mut block),
+        ),
         false => dot_products(&Family::of(isa), g, &mut block),
     });
     true
@@ -42,14 +45,18 @@ pub(super) fn gemm(isa: Isa, par: &dyn Parallel, g: &Gemm<'_>, c: &mut [f32], ld
 
 #[inline(always)]
 fn scaled_rows(g: &Gemm<'_>, block: &mut Block<'_, f32>) {
-    let columns = block.columns.clone();
+    let (columns, limits) = (block.columns.clone(), g.epilogue.limits());
     for i in block.rows.clone() {
         let row = block.row(i);
         match g.init {
             Init::Zero => row.fill(0.0),
             Init::PerRow(bias) => row.fill(bias[i]),
             Init::PerColumn(bias) => row.copy_from_slice(&bias[columns.clone()]),
-            Init::Scaled(beta) => row.iter_mut().for_each(|c| *c *= beta),
+            Init::Scaled(beta) => {
+                for c in row.iter_mut() {
+                    *c *= beta;
+                }
+            }
         }
     }
     let a = |i: usize, p: usize| g.a.data[i * g.a.row_stride + p * g.a.col_stride];
@@ -65,11 +72,15 @@ fn scaled_rows(g: &Gemm<'_>, block: &mut Block<'_, f32>) {
     for p in whole..g.k {
         for i in block.rows.clone() {
             let scale = a(i, p);
-            block.row(i).iter_mut().zip(b(p)).for_each(|(c, b)| *c += scale * b);
+            for (c, b) in block.row(i).iter_mut().zip(b(p)) {
+                *c += scale * b;
+            }
         }
     }
     for i in block.rows.clone() {
-        block.row(i).iter_mut().for_each(|c| *c = g.epilogue.apply(*c));
+        for c in block.row(i).iter_mut() {
+            *c = clamp(*c, limits);
+        }
     }
 }
 
@@ -82,7 +93,7 @@ fn add_four(c: &mut [f32], b: [&[f32]; 4], scale: [f32; 4]) {
 }
 
 fn dot_products(family: &Family, g: &Gemm<'_>, block: &mut Block<'_, f32>) {
-    let (a, b) = (&g.a, &g.b);
+    let (a, b, limits) = (&g.a, &g.b, g.epilogue.limits());
     let last = block.columns.end;
     let mut j = block.columns.start;
     while j < last {
@@ -105,7 +116,7 @@ fn dot_products(family: &Family, g: &Gemm<'_>, block: &mut Block<'_, f32>) {
                         Init::PerColumn(bias) => bias[j + x],
                         Init::Scaled(beta) => beta * *c,
                     };
-                    *c = g.epilogue.apply(out[x] + base);
+                    *c = clamp(out[x] + base, limits);
                 }
             }
         }

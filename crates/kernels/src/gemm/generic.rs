@@ -49,7 +49,10 @@ pub fn gemm<T: Product>(
                 let first = block.columns.start;
                 for (strip, c) in block.row(i).chunks_mut(STRIP).enumerate() {
                     let at = (i, first + strip * STRIP);
-                    isa.vectorize(|| row_strip(at, k, &a, &b, init, c));
+                    isa.vectorize(
+                        #[inline(always)]
+                        || row_strip(at, k, &a, &b, init, c),
+                    );
                 }
             }
         },

@@ -166,19 +166,27 @@ unsafe fn finish<S: Lanes, const MR: usize, const NV: usize>(t: &Tile, acc: &mut
             }
             Addend::PerRow(bias) => {
                 for (i, row) in acc.iter_mut().enumerate() {
-                    row.iter_mut().for_each(|v| *v = S::fma(one, S::splat(*bias.add(i)), *v));
+                    for v in row.iter_mut() {
+                        *v = S::fma(one, S::splat(*bias.add(i)), *v);
+                    }
                 }
             }
             Addend::PerColumn(bias) => {
                 let bias: [S::V; NV] = core::array::from_fn(|j| load(bias, j));
                 for row in acc.iter_mut() {
-                    row.iter_mut().zip(bias).for_each(|(v, bias)| *v = S::fma(one, bias, *v));
+                    for (v, bias) in row.iter_mut().zip(bias) {
+                        *v = S::fma(one, bias, *v);
+                    }
                 }
             }
         }
         if let Some((low, high)) = t.clamp {
             let (low, high) = (S::splat(low), S::splat(high));
-            acc.iter_mut().flatten().for_each(|v| *v = S::at_most(high, S::at_least(low, *v)));
+            for row in acc.iter_mut() {
+                for v in row.iter_mut() {
+                    *v = S::at_most(high, S::at_least(low, *v));
+                }
+            }
         }
         for (i, row) in acc.iter().enumerate() {
             for (j, v) in row.iter().enumerate() {
