@@ -11,21 +11,27 @@
 #![forbid(unsafe_code)]
 
 mod convolution;
+mod copies;
 mod dense;
 mod elementwise;
+mod fill;
 mod linear;
 mod normalization;
 mod operands;
 mod ordering;
+mod pad;
 mod pooling;
 mod prim;
 mod quantized;
 mod real;
 mod reduction;
+mod remap;
 mod resize;
 mod softmax;
+mod strided;
 mod typed;
 
+pub use fill::seed_random;
 use sconce_core::{Args, Op};
 
 /// All operators, by family.
@@ -35,6 +41,12 @@ pub static TABLES: &[&[Op]] = &[
     elementwise::binary::OPS,
     elementwise::compare::OPS,
     elementwise::select::OPS,
+    elementwise::gated::OPS,
+    copies::OPS,
+    copies::join::OPS,
+    copies::rearrange::OPS,
+    fill::OPS,
+    pad::OPS,
     linear::OPS,
     convolution::OPS,
     pooling::OPS,

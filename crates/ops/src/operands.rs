@@ -48,9 +48,37 @@ pub(crate) fn shape_fault(error: ShapeError) -> Fault {
             Fault::new(Code::InvalidArgument, text).with([dim, left, right])
         }
         ShapeError::Rank(rank) => {
-            Fault::new(Code::InvalidArgument, "{} dimensions are more than {}").with([rank, MAX_RANK])
+            let text = "{} dimensions are more than {}, or not as many as the operator needs here";
+            Fault::new(Code::InvalidArgument, text).with([rank, MAX_RANK])
+        }
+        ShapeError::Dim { dim, rank } => {
+            let text = "there is no dimension {} in a tensor of {} dimensions";
+            Fault::new(Code::InvalidArgument, text).with_signed([dim, signed(rank)])
+        }
+        ShapeError::Index { index, size } => {
+            let text = "position {} is outside of a dimension of size {}";
+            Fault::new(Code::InvalidArgument, text).with_signed([index, signed(size)])
+        }
+        ShapeError::Permutation { rank } => {
+            let text = "the dimensions must be different ones of the {} there are";
+            Fault::new(Code::InvalidArgument, text).with([rank])
+        }
+        ShapeError::Size(size) => {
+            Fault::new(Code::InvalidArgument, "a size, step or padding of {} is not possible here").with_signed([size])
+        }
+        ShapeError::Multiple { size, of } => {
+            Fault::new(Code::InvalidArgument, "size {} is not a multiple of {}").with([size, of])
+        }
+        ShapeError::Different { dim, left, right } => {
+            let text = "dimension {} is {} in the one and {} in the other and must be equal";
+            Fault::new(Code::InvalidArgument, text).with([dim, left, right])
         }
     }
+}
+
+/// A size as a number of a fault.
+pub(crate) fn signed(size: usize) -> i64 {
+    i64::try_from(size).unwrap_or(i64::MAX)
 }
 
 /// How operands meet in an output: dimensions in the output's memory order, so that the output is walked contiguously

@@ -10,7 +10,7 @@ use crate::ops;
 use crate::typed::{Typed, for_dtype};
 use sconce_core::{Args, Call, Fault, Op, ScalarType, Tensor};
 use sconce_kernels::view::{view, view_mut};
-use sconce_kernels::{Isa, split};
+use sconce_kernels::{Isa, Number, split};
 use sconce_schema::{Sizes, normalize_dim};
 
 /// Quantisation and back.

@@ -8,11 +8,13 @@
 extern crate std;
 
 mod dims;
+mod layout;
 mod promote;
 pub mod shapes;
 mod sizes;
 
 pub use dims::{normalize_dim, normalize_dims};
+pub use layout::Layout;
 pub use promote::{Operand, promote, promote_types, to_floating};
 pub use shapes::ShapeError;
 pub use sizes::{MAX_RANK, Sizes};

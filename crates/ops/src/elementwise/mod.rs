@@ -12,19 +12,20 @@
 //! operator is the loop over a chunk and nothing else; everything around it calls that loop through a pointer.
 pub(crate) mod binary;
 pub(crate) mod compare;
+pub(crate) mod gated;
 pub(crate) mod select;
 pub(crate) mod unary;
 
 use crate::operands::{meet, misaligned};
 use crate::typed::{Typed, for_dtype};
-use sconce_core::{Fault, Parallel, Scalar, Serial, Shape, Tensor, TensorMut};
+use sconce_core::{Fault, Parallel, Scalar, ScalarType, Serial, Shape, Tensor, TensorMut};
 use sconce_kernels::map::Broadcast;
 use sconce_kernels::view::{bytes_of, view, view_mut};
 use sconce_kernels::{Isa, convert, split};
 use sconce_schema::Operand;
 
 /// Elements that are converted at a time.
-const CHUNK: usize = 256;
+pub(crate) const CHUNK: usize = 256;
 /// Elements of a task, and from how many on threads pay.
 const GRAIN: usize = 16 * 1024;
 
@@ -56,7 +57,7 @@ impl Source<'_> {
 }
 
 /// Converts `into.len()` elements, `step` apart from element `at` on.
-type Load<C> = fn(isa: Isa, data: &[u8], at: usize, step: usize, into: &mut [C]);
+pub(crate) type Load<C> = fn(isa: Isa, data: &[u8], at: usize, step: usize, into: &mut [C]);
 
 fn load<T: Typed, C: Typed>(isa: Isa, data: &[u8], at: usize, step: usize, into: &mut [C]) {
     let Some(from) = view::<T>(data).and_then(|from| from.get(at..)) else { return };
@@ -65,6 +66,20 @@ fn load<T: Typed, C: Typed>(isa: Isa, data: &[u8], at: usize, step: usize, into:
         1 => isa.vectorize(|| into.iter_mut().zip(from).for_each(|(into, &value)| *into = convert(value))),
         _ => into.iter_mut().zip(from.iter().step_by(step)).for_each(|(into, &value)| *into = convert(value)),
     }
+}
+
+/// How elements of a type are read from `data`, which must be aligned for them.
+pub(crate) fn loader<C: Typed>(argument: usize, dtype: ScalarType, data: &[u8]) -> Result<Load<C>, Fault> {
+    for_dtype!(numbers, dtype, argument, T => {
+        view::<T>(data).map(|_| load::<T, C> as Load<C>).ok_or(misaligned(argument))
+    })
+}
+
+/// How elements of a type are written to `data`, which must be aligned for them.
+pub(crate) fn storer<O: Typed>(argument: usize, dtype: ScalarType, data: &[u8]) -> Result<Store<O>, Fault> {
+    for_dtype!(numbers, dtype, argument, T => {
+        view::<T>(data).map(|_| store::<O, T> as Store<O>).ok_or(misaligned(argument))
+    })
 }
 
 /// An operand as the engine sees it.
@@ -83,11 +98,11 @@ impl<'c, C: Typed> Reader<'c, C> {
                 let direct = core::slice::from_ref(&*scalar);
                 Ok(Self { data: bytes_of(direct), load: load::<C, C>, direct: Some(direct) })
             }
-            Source::Tensor(tensor) => for_dtype!(numbers, tensor.dtype, argument, T => {
-                view::<T>(tensor.data).ok_or(misaligned(argument))?;
+            Source::Tensor(tensor) => {
+                let load = loader(argument, tensor.dtype, tensor.data)?;
                 let direct = if tensor.dtype == C::DTYPE { view::<C>(tensor.data) } else { None };
-                Ok(Self { data: tensor.data, load: load::<T, C>, direct })
-            }),
+                Ok(Self { data: tensor.data, load, direct })
+            }
         }
     }
 }
@@ -112,7 +127,7 @@ impl<'c, C: Typed> Reader<'c, C> {
 type Body<'f, C, O, const N: usize> = &'f (dyn Fn([&[C]; N], &mut [O]) + Sync);
 
 /// Converts results into an output's bytes.
-type Store<O> = fn(isa: Isa, results: &[O], into: &mut [u8]);
+pub(crate) type Store<O> = fn(isa: Isa, results: &[O], into: &mut [u8]);
 
 fn store<O: Typed, T: Typed>(isa: Isa, results: &[O], into: &mut [u8]) {
     let Some(into) = view_mut::<T>(into) else { return };
@@ -148,10 +163,7 @@ fn run_body<C: Typed, O: Typed, const N: usize>(
     for (argument, ((reader, source), scalar)) in readers.iter_mut().zip(&sources).zip(&mut scalars).enumerate() {
         *reader = Some(Reader::new(argument, source, scalar)?);
     }
-    let store = for_dtype!(numbers, out.dtype, out_argument, T => {
-        view::<T>(out.data).ok_or(misaligned(out_argument))?;
-        Ok(store::<O, T> as Store<O>)
-    })?;
+    let store = storer(out_argument, out.dtype, out.data)?;
     let engine =
         Engine { isa, readers: readers.each_ref().map(Option::as_ref), store, direct: out.dtype == O::DTYPE, body };
     let parallel = if walk.len() > 2 * GRAIN { parallel } else { &Serial };

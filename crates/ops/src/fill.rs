@@ -1,0 +1,226 @@
+//! Tensors made from numbers: constants, ranges, random values.
+//!
+//! Random values come from a counter through a mixing function, so that every element is a pure function of a seed, the
+//! call and the element's position: the same on every machine and with any number of threads, and not the values of
+//! PyTorch's generators. [`seed_random`] starts the sequence of calls anew.
+use crate::elementwise::{Source, compute, each1, run};
+use crate::ops;
+use crate::strided::{Target, offsets};
+use crate::typed::{Typed, for_dtype, unsupported};
+use core::sync::atomic::{AtomicU32, Ordering};
+use sconce_core::{Call, Code, Fault, Ints, MAX_RANK, Op, Parallel, Scalar, ScalarType, Serial, TensorMut};
+use sconce_kernels::view::{bytes_of, view_mut};
+use sconce_kernels::{Number, split};
+
+/// Constants, ranges, random values.
+pub(crate) static OPS: &[Op] = ops! {
+    "aten::full.out" [4] writes [2] => |call| constant(call, 2, |call| call.scalar(1));
+    "aten::zeros.out" [3] writes [1] => |call| constant(call, 1, |_| Ok(Scalar::Int(0)));
+    "aten::ones.out" [3] writes [1] => |call| constant(call, 1, |_| Ok(Scalar::Int(1)));
+    "aten::full_like.out" [5] writes [3] => |call| constant_like(call, 3);
+    "aten::fill.Scalar_out" [4] writes [2] => |call| constant_like(call, 2);
+    "aten::fill.Tensor_out" [4] writes [2] => fill_with_tensor;
+    "aten::scalar_tensor.out" [3] writes [1] => scalar_tensor;
+    "aten::empty.out" [4] writes [2] => |call| sized(call, 2).map(drop);
+    "dim_order_ops::_empty_dim_order.out" [4] writes [2] => |call| sized(call, 2).map(drop);
+    "aten::arange.out" [3] writes [1] => |call| arange(call, Scalar::Int(0), call.scalar(0)?, Scalar::Int(1), 1);
+    "aten::arange.start_out" [5] writes [3] => |call| {
+        arange(call, call.scalar(0)?, call.scalar(1)?, call.scalar(2)?, 3)
+    };
+    "aten::rand.out" [3] writes [1] => |call| random(call, Distribution::Uniform);
+    "aten::randn.out" [3] writes [1] => |call| random(call, Distribution::Normal);
+};
+
+/// Sizes that a program gives, if they can be.
+fn sizes(ints: &Ints) -> Result<([usize; MAX_RANK], usize), Fault> {
+    let mut sizes = [0; MAX_RANK];
+    for (size, &int) in sizes.iter_mut().zip(ints.iter()) {
+        *size = usize::try_from(int).map_err(|_| Fault::argument(0, "{} is not a size").with_signed([int]))?;
+    }
+    Ok((sizes, ints.len()))
+}
+
+/// The output with the sizes of list argument 0.
+fn sized<'c>(call: &mut Call<'c>, out: usize) -> Result<TensorMut<'c>, Fault> {
+    let (sizes, rank) = sizes(&call.ints(0)?)?;
+    call.out(out, &sizes[..rank])
+}
+
+/// The bytes of a number as an element of a type. A complex element has the number as its real part.
+pub(crate) fn element_bytes(argument: usize, dtype: ScalarType, value: Scalar) -> Result<[u8; 16], Fault> {
+    let part = match dtype {
+        ScalarType::ComplexHalf => ScalarType::Half,
+        ScalarType::ComplexFloat => ScalarType::Float,
+        ScalarType::ComplexDouble => ScalarType::Double,
+        real => real,
+    };
+    let mut bytes = [0; 16];
+    for_dtype!(numbers, part, argument, T => {
+        let number = match value {
+            Scalar::Double(value) => T::from_f64(value),
+            whole => T::from_i64(whole.to_i64()),
+        };
+        bytes.iter_mut().zip(bytes_of(&[number])).for_each(|(byte, &value)| *byte = value);
+        Ok(bytes)
+    })
+}
+
+/// Elements of a task.
+const GRAIN: usize = 32 * 1024;
+
+/// Repeats an element all over.
+fn fill(parallel: &dyn Parallel, data: &mut [u8], element: &[u8]) {
+    fn sized<const N: usize>(parallel: &dyn Parallel, data: &mut [u8], element: &[u8]) {
+        let data = data.as_chunks_mut::<N>().0;
+        let Some(&element) = element.first_chunk::<N>() else { return };
+        let parallel = if data.len() > 2 * GRAIN { parallel } else { &Serial };
+        split::chunks(parallel, data, GRAIN, |_, data| data.fill(element));
+    }
+    match element.len() {
+        1 => sized::<1>(parallel, data, element),
+        2 => sized::<2>(parallel, data, element),
+        4 => sized::<4>(parallel, data, element),
+        8 => sized::<8>(parallel, data, element),
+        _ => sized::<16>(parallel, data, element),
+    }
+}
+
+fn fill_output(call: &Call<'_>, argument: usize, out: TensorMut<'_>, value: Scalar) -> Result<(), Fault> {
+    let bytes = element_bytes(argument, out.dtype, value)?;
+    fill(call.parallel(), out.data, &bytes[..out.dtype.size().min(16)]);
+    Ok(())
+}
+
+fn constant(
+    call: &mut Call<'_>,
+    out: usize,
+    value: impl FnOnce(&Call<'_>) -> Result<Scalar, Fault>,
+) -> Result<(), Fault> {
+    let value = value(call)?;
+    let target = sized(call, out)?;
+    fill_output(call, out, target, value)
+}
+
+/// Argument 1 in the sizes of tensor argument 0.
+fn constant_like(call: &mut Call<'_>, out: usize) -> Result<(), Fault> {
+    let ((_, shape), value) = (call.tensor_type(0)?, call.scalar(1)?);
+    let target = call.out(out, shape.sizes())?;
+    fill_output(call, out, target, value)
+}
+
+fn fill_with_tensor(call: &mut Call<'_>) -> Result<(), Fault> {
+    let ((_, shape), value) = (call.tensor_type(0)?, call.tensor(1)?);
+    if value.shape.rank() > 0 {
+        return Err(Fault::argument(1, "the value must be a tensor without dimensions"));
+    }
+    let target = call.out(2, shape.sizes())?;
+    compute!(value.dtype, 1, C => {
+        run(call.parallel(), [Source::Tensor(value)], 2, target, |x, out| each1(x, out, |x: C| x))
+    })
+}
+
+/// A number as a tensor without dimensions.
+fn scalar_tensor(call: &mut Call<'_>) -> Result<(), Fault> {
+    let value = call.scalar(0)?;
+    let target = call.out(1, &[])?;
+    fill_output(call, 1, target, value)
+}
+
+/// `start, start + step, ...` before `end`. Integers stay exact; anything else is counted in double precision.
+fn arange(call: &mut Call<'_>, start: Scalar, end: Scalar, step: Scalar, out: usize) -> Result<(), Fault> {
+    let no_range = Fault::new(Code::InvalidArgument, "the range has no end, or more elements than can be counted");
+    let integers = [start, end, step].iter().all(|scalar| matches!(scalar, Scalar::Int(_)));
+    let (first, last, by) = (start.to_f64(), end.to_f64(), step.to_f64());
+    if (last < first && by > 0.0) || (last > first && by < 0.0) {
+        return Err(Fault::new(Code::InvalidArgument, "the range's step leads away from its end"));
+    }
+    let count = if integers {
+        let span = i128::from(end.to_i64()) - i128::from(start.to_i64());
+        let by = i128::from(step.to_i64());
+        let count = span.checked_div(by).ok_or(no_range)?;
+        usize::try_from(count + i128::from(count * by != span)).map_err(|_| no_range)?
+    } else {
+        let count = libm::ceil((last - first) / by);
+        // Beyond 2^53 elements nothing would fit, and counts are not exact.
+        if !(0.0..9e15).contains(&count) {
+            return Err(no_range);
+        }
+        usize::try_from(count as u64).map_err(|_| no_range)?
+    };
+    let target = call.out(out, &[count])?;
+    for_dtype!(numbers, target.dtype, out, T => {
+        let elements = view_mut::<T>(target.data).ok_or(crate::operands::misaligned(out))?;
+        if integers {
+            let (start, step) = (start.to_i64(), step.to_i64());
+            each(elements, |i| T::from_i64(start.wrapping_add(step.wrapping_mul(i as i64))));
+        } else {
+            each(elements, |i| T::from_f64(first + by * i as f64));
+        }
+        Ok(())
+    })
+}
+
+fn each<T: Typed>(elements: &mut [T], f: impl Fn(usize) -> T) {
+    elements.iter_mut().enumerate().for_each(|(i, element)| *element = f(i));
+}
+
+/// Names the next call's random values.
+static STREAM: AtomicU32 = AtomicU32::new(0);
+
+/// Starts the sequence of random calls anew: the same seed gives the same values, for every session of the process.
+pub fn seed_random(seed: u32) {
+    STREAM.store(seed, Ordering::Relaxed);
+}
+
+/// 53 random bits for an element, by the finaliser of the SplitMix64 generator.
+fn bits(stream: u32, index: u64) -> u64 {
+    let mut x = (u64::from(stream) << 32).wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (x ^ (x >> 31)) >> 11
+}
+
+/// What random values are like.
+#[derive(Clone, Copy, PartialEq)]
+enum Distribution {
+    /// Uniform in [0, 1).
+    Uniform,
+    /// Normal with mean 0 and deviation 1, by the Box-Muller transform.
+    Normal,
+}
+
+impl Distribution {
+    fn draw(self, stream: u32, index: u64) -> f64 {
+        let unit = |index| bits(stream, index) as f64 * (1.0 / (1u64 << 53) as f64);
+        match self {
+            Distribution::Uniform => unit(index),
+            Distribution::Normal => {
+                let (radius, angle) = (unit(2 * index), unit(2 * index + 1));
+                libm::sqrt(-2.0 * libm::log(1.0 - radius)) * libm::cos(core::f64::consts::TAU * angle)
+            }
+        }
+    }
+}
+
+fn random(call: &mut Call<'_>, distribution: Distribution) -> Result<(), Fault> {
+    let target = sized(call, 1)?;
+    if !target.dtype.is_floating() {
+        return Err(unsupported(1, target.dtype));
+    }
+    // Not an atomic addition, which small processors lack; two calls at once may then draw the same values.
+    let stream = STREAM.load(Ordering::Relaxed);
+    STREAM.store(stream.wrapping_add(0x9e37_79b9), Ordering::Relaxed);
+    let target = Target::from(target);
+    for_dtype!(floats, target.dtype, 1, T => {
+        let elements = view_mut::<T>(target.data).ok_or(crate::operands::misaligned(1))?;
+        for (index, place) in offsets(&target.layout).enumerate() {
+            let mut value = T::from_f64(distribution.draw(stream, index as u64));
+            // Rounding to a short type must not reach the end that uniform values exclude.
+            if distribution == Distribution::Uniform && value >= T::ONE {
+                value = T::ZERO;
+            }
+            elements.get_mut(place).into_iter().for_each(|element| *element = value);
+        }
+        Ok(())
+    })
+}
