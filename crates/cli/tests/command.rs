@@ -272,3 +272,30 @@ fn usage_errors_and_completions() {
         assert!(answer.code == 0 && answer.out.contains("inspect"), "{shell}");
     }
 }
+
+#[test]
+fn digits_are_recognised() {
+    let answer = sconce::<[&str; 0]>([]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.out.contains("This is a 3 (") && answer.out.contains("██"), "{}", answer.out);
+    let digits = golden("../../examples/digits");
+    let at = |name: &str| digits.join(name).to_str().unwrap().to_owned();
+    for digit in 0..10 {
+        let sample = at(&format!("samples/digit_{digit}_b.png"));
+        let answer = sconce(["run", &at("digits.pte"), "--input", &sample, "--labels", &at("labels.txt"), "--json"]);
+        let report: serde_json::Value = serde_json::from_str(&answer.out).unwrap();
+        assert_eq!(report["top"][0]["class"], serde_json::json!(digit));
+        assert_eq!(report["top"].as_array().map(Vec::len), Some(5));
+    }
+}
+
+#[test]
+fn golden_programs_of_many_kinds_pass() {
+    for name in ["dtype_bfloat16", "dtype_float16", "scalar_inputs", "scalar_outputs", "initial_state", "channels_last"]
+    {
+        let answer = sconce(["check", golden(&format!("{name}.pte")).to_str().unwrap()]);
+        assert!(answer.code == 0 && answer.out.ends_with(" passed, 0 failed\n"), "{name}: {}", answer.out);
+    }
+    let answer = sconce(["check", golden("mlp.bpte").to_str().unwrap()]);
+    assert_eq!(answer.out, "1 passed, 0 failed\n");
+}

@@ -14,7 +14,7 @@ pub(crate) struct Answer {
 }
 
 /// Runs the command.
-pub(crate) fn sconce(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Answer {
+pub(crate) fn sconce<A: IntoIterator<Item: AsRef<OsStr>>>(arguments: A) -> Answer {
     let output = Command::new(env!("CARGO_BIN_EXE_sconce")).args(arguments).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Answer { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
