@@ -192,8 +192,13 @@ fn row_first<T: Copy, A: Copy>(
                     }
                 }
                 2 => {
-                    for (sum, x) in sums.iter_mut().zip(row[from..].chunks(2)) {
-                        *sum = combine(*sum, x[0]);
+                    let (pairs, last) = row[from..].as_chunks::<2>();
+                    let (paired, rest) = sums.split_at_mut(pairs.len().min(sums.len()));
+                    for (sum, [x, _]) in paired.iter_mut().zip(pairs) {
+                        *sum = combine(*sum, *x);
+                    }
+                    for (sum, x) in rest.iter_mut().zip(last) {
+                        *sum = combine(*sum, *x);
                     }
                 }
                 step => {

@@ -15,6 +15,7 @@ mod copies;
 mod dense;
 mod elementwise;
 mod fill;
+mod indexing;
 mod linear;
 mod normalization;
 mod operands;
@@ -47,6 +48,9 @@ pub static TABLES: &[&[Op]] = &[
     copies::rearrange::OPS,
     fill::OPS,
     pad::OPS,
+    indexing::advanced::OPS,
+    indexing::along::OPS,
+    indexing::masked::OPS,
     linear::OPS,
     convolution::OPS,
     pooling::OPS,

@@ -81,8 +81,8 @@ impl Layout {
         (self.sizes.get(dim).copied().unwrap_or(1), self.strides().get(dim).copied().unwrap_or(1))
     }
 
-    /// The dimensions whose number passes, in order.
-    fn keep(&self, mut keep: impl FnMut(usize, usize) -> bool) -> Self {
+    /// Only the dimensions for which `keep(dimension, size)` is true.
+    pub fn keep(&self, mut keep: impl FnMut(usize, usize) -> bool) -> Self {
         let mut kept = Self { sizes: Sizes::SCALAR, strides: [0; MAX_RANK], offset: self.offset };
         for (dim, (&size, &stride)) in self.sizes.iter().zip(self.strides()).enumerate() {
             if keep(dim, size) {

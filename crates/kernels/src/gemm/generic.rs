@@ -37,7 +37,7 @@ pub fn gemm<T: Product>(
 ) {
     a.check(m, k, "A");
     b.check(k, n, "B");
-    let par = if m * n * k < 20_000 { &Serial } else { par };
+    let par = if super::work(m, n, k) < 20_000 { &Serial } else { par };
     split::blocks(
         par,
         c,

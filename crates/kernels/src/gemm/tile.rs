@@ -17,6 +17,7 @@
 
 use super::lanes::{Lanes, Portable};
 use crate::isa::Isa;
+use crate::split::extent;
 
 /// What is added to the product of one tile.
 #[derive(Clone, Copy)]
@@ -95,7 +96,8 @@ impl Family {
         if rows == 0 || columns == 0 {
             return;
         }
-        assert!((rows - 1) * stride + columns <= from.len() && (columns - 1) * step + rows <= to.len());
+        let fits = |extent: Option<usize>, len: usize| extent.is_some_and(|extent| extent <= len);
+        assert!(fits(extent(rows, stride, columns), from.len()) && fits(extent(columns, step, rows), to.len()));
         let (whole_rows, whole_columns) = (rows - rows % self.lanes, columns - columns % self.lanes);
         for j in (0..whole_columns).step_by(self.lanes) {
             for i in (0..whole_rows).step_by(self.lanes) {

@@ -27,7 +27,7 @@ use sconce_schema::Operand;
 /// Elements that are converted at a time.
 pub(crate) const CHUNK: usize = 256;
 /// Elements of a task, and from how many on threads pay.
-const GRAIN: usize = 16 * 1024;
+pub(crate) const GRAIN: usize = 16 * 1024;
 
 /// What an element-wise operator reads: a tensor, or a number that stands for a tensor without dimensions.
 #[derive(Clone, Copy)]

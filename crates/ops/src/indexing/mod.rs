@@ -1,0 +1,59 @@
+//! Operators whose inputs say where elements are.
+//!
+//! Positions are data: they are checked one and all, and one that is outside of its dimension is a fault with its value.
+//! [`advanced`] picks and replaces by index tensors and masks, [`along`] gathers and scatters along one dimension,
+//! [`masked`] has the operators whose number of results depends on values.
+pub(crate) mod advanced;
+pub(crate) mod along;
+pub(crate) mod masked;
+
+use crate::operands::{misaligned, signed};
+use crate::typed::unsupported;
+use sconce_core::{Fault, ScalarType, Tensor};
+use sconce_kernels::view::view;
+
+/// A tensor of whole numbers that are positions, in memory order.
+#[derive(Clone, Copy)]
+pub(crate) enum Positions<'c> {
+    Long(&'c [i64]),
+    Int(&'c [i32]),
+}
+
+impl<'c> Positions<'c> {
+    pub(crate) fn new(argument: usize, tensor: &Tensor<'c>) -> Result<Self, Fault> {
+        match tensor.dtype {
+            ScalarType::Long => view(tensor.data).map(Positions::Long).ok_or(misaligned(argument)),
+            ScalarType::Int => view(tensor.data).map(Positions::Int).ok_or(misaligned(argument)),
+            other => Err(unsupported(argument, other)),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, at: usize) -> i64 {
+        match self {
+            Positions::Long(list) => list.get(at).copied().unwrap_or(0),
+            Positions::Int(list) => list.get(at).copied().unwrap_or(0).into(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Positions::Long(list) => list.len(),
+            Positions::Int(list) => list.len(),
+        }
+    }
+
+    /// A fault unless all are in `0..size`.
+    pub(crate) fn check(&self, argument: usize, size: usize) -> Result<(), Fault> {
+        let size = signed(size);
+        match (0..self.len()).map(|at| self.get(at)).find(|position| !(0..size).contains(position)) {
+            Some(position) => Err(out_of_range(argument, position, size)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The fault for a position outside of its dimension.
+fn out_of_range(argument: usize, position: i64, size: i64) -> Fault {
+    Fault::argument(argument, "index {} is outside of a dimension of size {}").with_signed([position, size])
+}
