@@ -1,7 +1,7 @@
 //! Convolution, forward and transposed, in one, two or three dimensions, with groups.
 //!
-//! Everything is a matrix product whose operand is gathered from the image while it is packed (implicit GEMM): no column
-//! matrix ever exists in memory.
+//! Everything is a matrix product whose operand is gathered from the image while it is packed (implicit GEMM): no
+//! column matrix ever exists in memory.
 //!
 //! ```text
 //! channels first:  out[oc, pixel]  = weight[oc, (ic, tap)] * columns[(ic, tap), pixel]     columns packed as B
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A transposed convolution gathers too: the input position of an output position and a tap is `(o + padding - tap *
-//! dilation) / stride` where that is whole, and zero elsewhere. A group with one input channel (depthwise) has no product to
-//! speak of and is done row by row. One and two dimensions are three with ones in front.
+//! dilation) / stride` where that is whole, and zero elsewhere. A group with one input channel (depthwise) has no
+//! product to speak of and is done row by row. One and two dimensions are three with ones in front.
 mod depthwise;
 mod gather;
 pub mod generic;

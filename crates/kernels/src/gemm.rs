@@ -1,9 +1,9 @@
 //! Matrix products in `f32`: `C = A * B + init`, then an epilogue.
 //!
 //! C is cut into blocks, one task each. A task walks k in steps of `KC`; for each step it packs its columns of B into
-//! panels as wide as a tile (so that a tile reads B front to back, from the first-level cache) and runs over its rows in
-//! chunks of `MC`, tile by tile. A is read where it lies when its rows are contiguous, else a chunk of it is
-//! copied. Where B comes from is behind the trait `Right`, A behind `Left`: convolution supplies its own.
+//! panels as wide as a tile (so that a tile reads B front to back, from the first-level cache) and runs over its rows
+//! in chunks of `MC`, tile by tile. A is read where it lies when its rows are contiguous, else a chunk of it is copied.
+//! Where B comes from is behind the trait `Right`, A behind `Left`: convolution supplies its own.
 //!
 //! ```text
 //!            columns of a task (at most NC)
@@ -321,7 +321,8 @@ impl Right for Matrix<'_> {
     }
 }
 
-/// Copies a row of a panel: short, and of a length the compiler does not know, so done in fixed pieces that may overlap.
+/// Copies a row of a panel: short, and of a length the compiler does not know, so done in fixed pieces that may
+/// overlap.
 #[inline(always)]
 pub(crate) fn copy_row(from: &[f32], to: &mut [f32]) {
     match to.len() {
@@ -466,8 +467,8 @@ fn column_of_tiles(
             addend,
             clamp,
         };
-        // SAFETY: `block_step` asserted the rows of A; `b` holds k rows of `width`; the tile lies in the block, which this
-        // task holds alone; `product` asserted the bias. The family belongs to a held token.
+        // SAFETY: `block_step` asserted the rows of A; `b` holds k rows of `width`; the tile lies in the block, which
+        // this task holds alone; `product` asserted the bias. The family belongs to a held token.
         unsafe { family.tile(bottom - top, width)(&tile) };
     }
 }

@@ -1,9 +1,9 @@
 //! Elementary functions of `f32`, written so that loops over them vectorise.
 //!
-//! Each function widens its argument to `f64`, evaluates a polynomial good to about 1e-11 and rounds once at the end. That
-//! buys three things for half the vector width: results within a hair of correctly rounded, subnormal results and overflow
-//! for free (they are ordinary in `f64`), and code short enough to check by eye. There is no branch: special cases are
-//! selected at the end. Functions of `f64` come from `libm`.
+//! Each function widens its argument to `f64`, evaluates a polynomial good to about 1e-11 and rounds once at the end.
+//! That buys three things for half the vector width: results within a hair of correctly rounded, subnormal results and
+//! overflow for free (they are ordinary in `f64`), and code short enough to check by eye. There is no branch: special
+//! cases are selected at the end. Functions of `f64` come from `libm`.
 //!
 //! [`Math`] names the functions for kernels that are generic over the compute type.
 use crate::element::Float;
@@ -35,8 +35,8 @@ fn exp_parts(x: f64) -> (f64, f64) {
     let r = x - n * 0.693_147_180_369_123_8 - n * 1.908_214_929_270_587_7e-10;
     let power = f64::from_bits((shifted.to_bits() << 52).wrapping_add(1023 << 52));
     let tail = polynomial!(r;
-        1.0, 1.0 / 2.0, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0, 1.0 / 40320.0, 1.0 /
-        362_880.0, 1.0 / 3_628_800.0
+        1.0, 1.0 / 2.0, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0, 1.0 / 40320.0,
+        1.0 / 362_880.0, 1.0 / 3_628_800.0
     );
     (power, r * tail)
 }

@@ -109,7 +109,8 @@ impl<T> Block<'_, T> {
     }
 }
 
-/// Cuts a `rows` x `columns` matrix with row stride `stride` into blocks of `step.0` x `step.1` and calls `body` for each.
+/// Cuts a `rows` x `columns` matrix with row stride `stride` into blocks of `step.0` x `step.1` and calls `body` for
+/// each.
 pub(crate) fn blocks<T: Send>(
     par: &dyn Parallel,
     data: &mut [T],

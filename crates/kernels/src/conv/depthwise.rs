@@ -1,9 +1,9 @@
 //! Convolution with one input channel per group: no product, but rows to scale and add.
 //!
-//! Channels first: a plane is copied into the middle of zeros, so that no tap has to ask whether it lies inside; then a few
-//! outputs of a row stay in registers while all taps are added to them. Channels last: an output pixel
-//! is a row of channels that receives, tap by tap, the input pixel times the tap's weights, which are first brought into the
-//! order `[tap, channel]`.
+//! Channels first: a plane is copied into the middle of zeros, so that no tap has to ask whether it lies inside; then a
+//! few outputs of a row stay in registers while all taps are added to them. Channels last: an output pixel is a row of
+//! channels that receives, tap by tap, the input pixel times the tap's weights, which are first brought into the order
+//! `[tap, channel]`.
 use super::{Conv, Operands};
 use crate::gemm::{Epilogue, clamp};
 use crate::isa::Isa;

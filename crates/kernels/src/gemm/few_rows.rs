@@ -1,8 +1,8 @@
 //! Products with few rows, where B is read only once and packing it would double the work.
 //!
 //! Two layouts matter. B row-major: each of its rows is added, scaled, to the rows of C, which stay in the cache
-//! ([`scaled_rows`]). B transposed: each of its rows makes one dot product with each row of A ([`dot_products`]). Both read B
-//! front to back, at the speed of memory.
+//! ([`scaled_rows`]). B transposed: each of its rows makes one dot product with each row of A ([`dot_products`]). Both
+//! read B front to back, at the speed of memory.
 #![allow(unsafe_code, reason = "pointers handed to the micro-kernels")]
 
 use super::tile::Family;

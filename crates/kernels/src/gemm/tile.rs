@@ -11,8 +11,8 @@
 //!        └─┘ └──────────────┘
 //! ```
 //!
-//! A [`Family`] is the table of all tiles of an instruction set: every height up to `mr`, every width up to `nv` vectors,
-//! so that no edge is padded by more than one vector.
+//! A [`Family`] is the table of all tiles of an instruction set: every height up to `mr`, every width up to `nv`
+//! vectors, so that no edge is padded by more than one vector.
 #![allow(unsafe_code, reason = "loads and stores of the GEMM micro-kernels")]
 
 use super::lanes::{Lanes, Portable};
@@ -34,9 +34,9 @@ pub(super) enum Addend {
 /// One tile: `C[rows x columns] = A * B + addend`, clamped.
 ///
 /// # Safety
-/// A kernel of height MR and width NV vectors reads `a[i * a_stride + p]` and `b[p * NV * LANES + j]`, and reads and writes
-/// `c[i * c_stride + j]`, for `i < MR`, `p < k`, `j < columns <= NV * LANES` (B in full width). All of these, and the MR
-/// or `columns` values of the addend, must be valid.
+/// A kernel of height MR and width NV vectors reads `a[i * a_stride + p]` and `b[p * NV * LANES + j]`, and reads and
+/// writes `c[i * c_stride + j]`, for `i < MR`, `p < k`, `j < columns <= NV * LANES` (B in full width). All of these,
+/// and the MR or `columns` values of the addend, must be valid.
 pub(super) struct Tile {
     pub(super) k: usize,
     pub(super) a: *const f32,
