@@ -102,9 +102,37 @@ pub(crate) fn convert(
     out: TensorMut<'_>,
 ) -> Result<(), Fault> {
     if tensor.dtype.is_integral(true) {
-        run(parallel, [Source::Tensor(tensor)], argument, out, |x, out| each1(x, out, |x: i64| x))
+        run(
+            parallel,
+            [Source::Tensor(tensor)],
+            argument,
+            out,
+            #[inline(always)]
+            |x, out| {
+                each1(
+                    x,
+                    out,
+                    #[inline(always)]
+                    |x: i64| x,
+                )
+            },
+        )
     } else {
-        run(parallel, [Source::Tensor(tensor)], argument, out, |x, out| each1(x, out, |x: f64| x))
+        run(
+            parallel,
+            [Source::Tensor(tensor)],
+            argument,
+            out,
+            #[inline(always)]
+            |x, out| {
+                each1(
+                    x,
+                    out,
+                    #[inline(always)]
+                    |x: f64| x,
+                )
+            },
+        )
     }
 }
 
