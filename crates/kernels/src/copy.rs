@@ -16,7 +16,9 @@ use crate::split;
 use sconce_parallel::Parallel;
 
 /// Elements along a side of a transposed block.
-const BLOCK: usize = 16;
+const BLOCK: usize = 32;
+/// Slabs that a task has at least.
+const LINES: usize = 256;
 
 /// A copy: element `index` of the source goes to element `index` of the target, for every index below `shape`.
 ///
@@ -120,7 +122,8 @@ impl Plan {
             return;
         };
         let per_slab = (elements / outer.size).max(1);
-        let together = (crate::map::GRAIN / per_slab).clamp(1, outer.size.div_ceil(par.width()));
+        // A transpose reads whole stretches of the source only if a task has many rows of the target.
+        let together = (crate::map::GRAIN / per_slab).max(LINES).clamp(1, outer.size.div_ceil(par.width()));
         split::chunks(worth(par, elements), to, outer.to * together, |i, to| {
             let count = together.min(outer.size - i * together);
             let slab = Dim { size: count, ..*outer };
@@ -192,10 +195,10 @@ fn row<T: core::marker::Copy>(dim: Dim, from: &[T], to: &mut [T]) {
 /// The source is contiguous along `slow`, the target (nearly) along `fast`.
 #[inline(always)]
 fn transpose<T: core::marker::Copy>(slow: Dim, fast: Dim, from: &[T], to: &mut [T]) {
-    for j in (0..slow.size).step_by(BLOCK) {
-        let rows = BLOCK.min(slow.size - j);
-        for i in (0..fast.size).step_by(BLOCK) {
-            let columns = BLOCK.min(fast.size - i);
+    for i in (0..fast.size).step_by(BLOCK) {
+        let columns = BLOCK.min(fast.size - i);
+        for j in (0..slow.size).step_by(BLOCK) {
+            let rows = BLOCK.min(slow.size - j);
             let (from, to) = (&from[i * fast.from + j..], &mut to[j * slow.to + i * fast.to..]);
             if (rows, columns, fast.to) == (BLOCK, BLOCK, 1) {
                 square(from, fast.from, to, slow.to);
@@ -214,11 +217,15 @@ fn transpose<T: core::marker::Copy>(slow: Dim, fast: Dim, from: &[T], to: &mut [
 /// cache, so none is read twice.
 #[inline(always)]
 fn square<T: core::marker::Copy>(from: &[T], from_step: usize, to: &mut [T], to_step: usize) {
-    let lines: [[T; BLOCK]; BLOCK] =
-        core::array::from_fn(|c| *from[c * from_step..].first_chunk().expect("the block lies inside the source"));
+    let mut lines = [[from[0]; BLOCK]; BLOCK];
+    for (c, line) in lines.iter_mut().enumerate() {
+        line.copy_from_slice(&from[c * from_step..][..BLOCK]);
+    }
     for r in 0..BLOCK {
-        let line: [T; BLOCK] = core::array::from_fn(|c| lines[c][r]);
-        to[r * to_step..][..BLOCK].copy_from_slice(&line);
+        let row = &mut to[r * to_step..][..BLOCK];
+        for (to, line) in row.iter_mut().zip(&lines) {
+            *to = line[r];
+        }
     }
 }
 
