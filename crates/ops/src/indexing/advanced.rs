@@ -134,6 +134,19 @@ impl<'c> Selection<'c> {
         (result.keep(|dim, _| picked.contains(&dim)), result.keep(|dim, _| !picked.contains(&dim)).at(0))
     }
 
+    /// The checks that remain when nothing is copied: no position exists in an empty dimension, and those of an embedding
+    /// or of `index_select` are checked always.
+    fn check_empty(&self) -> Result<(), Fault> {
+        for index in self.indices.iter().flatten().filter(|_| !self.picked.contains(&0)) {
+            if let Index::Positions { positions, size, wrap, argument, .. } = *index
+                && (size == 0 || !wrap)
+            {
+                positions.check(argument, size)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Calls `each` with the place of every picked element in the source, in row-major order.
     fn places(&self, mut each: impl FnMut(usize) -> Result<(), Fault>) -> Result<(), Fault> {
         let mut cursors = self.indices.map(|index| index.map(|index| index.cursor()));
@@ -273,7 +286,7 @@ fn pick(call: &mut Call<'_>, x: Tensor<'_>, selection: &Selection<'_>, out: usiz
     let target = call.out(out, &selection.sizes()?)?;
     same_type(out, target.dtype, x.dtype)?;
     if target.data.is_empty() {
-        return Ok(());
+        return selection.check_empty();
     }
     if let Some(result) = pick_rows(call, &x, selection, &target.shape, &mut *target.data) {
         return result;
