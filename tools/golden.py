@@ -63,13 +63,19 @@ def main():
     if unknown:
         sys.exit(f"no such golden program: {', '.join(sorted(unknown))}; there are {', '.join(golden_cases.CASES)}")
     torch.set_num_threads(1)
-    options.out.mkdir(parents=True, exist_ok=True)
     surprises = 0
     for name in options.names or golden_cases.CASES:
-        surprises += not generate(name, options.out)
+        surprises += not generate(name, folder(name, options.out))
     write_readme(options.out)
     if surprises:
         sys.exit(f"{surprises} programs behaved on the official runtime otherwise than their case says")
+
+
+def folder(name, out):
+    """Programs that need a backend lie in a folder of its name."""
+    out = out / "xnnpack" if name.startswith("xnnpack") else out
+    out.mkdir(parents=True, exist_ok=True)
+    return out
 
 
 def generate(name, out):
@@ -184,7 +190,8 @@ def write_readme(out):
     ]
     for name, make in golden_cases.CASES.items():
         note = f" *Official runtime: {make.official}.*" if make.official else ""
-        lines.append(f"| `{name}` | {make.covers}{note} |")
+        path = (folder(name, out) / name).relative_to(out)
+        lines.append(f"| `{path}` | {make.covers}{note} |")
     (out / "README.md").write_text("\n".join(lines) + "\n")
 
 

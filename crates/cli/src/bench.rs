@@ -140,7 +140,7 @@ impl Measurement {
 }
 
 fn milliseconds(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
+    time.as_nanos() as f64 / 1e6
 }
 
 /// The middle of sorted times.

@@ -16,13 +16,13 @@ const LABELS: &str = include_str!("../../../examples/digits/labels.txt");
 /// Runs the demonstration.
 pub(crate) fn run(out: &mut dyn Write) -> Result<ExitCode, Failure> {
     let picture = image::load_from_memory(SAMPLE).map_err(Failure::new)?;
-    draw(out, &picture)?;
     let mut session = Options::new().threads(1).load(PROGRAM)?.session()?;
     let takes = session.view().input(0).unwrap_or(ValueInfo::None);
     let image = image_input::tensor(&picture, &takes, &ImageOptions::default()).map_err(Failure::new)?;
     let start = Instant::now();
     let outputs = session.run(&[(&image).into()])?;
     let microseconds = start.elapsed().as_secs_f64() * 1e6;
+    draw(out, &picture)?;
     let labels: Vec<String> = LABELS.lines().map(str::to_owned).collect();
     for guess in ranking::top(&outputs, &labels, 1)? {
         let percent = guess.probability * 100.0;

@@ -1,4 +1,6 @@
 //! What the command says when it cannot go on: a sentence, a way out where there is one, and an exit code.
+use sconce::Code;
+use sconce::core::{Fault, Site};
 use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
@@ -64,12 +66,14 @@ impl From<serde_json::Error> for Failure {
 impl From<sconce::Error> for Failure {
     fn from(error: sconce::Error) -> Self {
         use sconce::Error::*;
+        use sconce::core::Error::At;
         let failure = Self::new(&error);
         match &error {
             MissingOperators { .. } | MissingBackends { .. } => {
                 failure.hint("`sconce inspect` shows what the program asks for and what this build has")
             }
-            Core(sconce::core::Error::At { fault, .. }) if fault.code == sconce::Code::InvalidExternalData => {
+            // A value of the program that cannot be found is one that another file keeps.
+            Core(At { site: Site::Value(_), fault: Fault { code: Code::NotFound, .. } }) => {
                 failure.hint("the program keeps tensors in a .ptd file: pass it with `--data FILE.ptd`")
             }
             InputCount { .. } => failure.hint("give one `--input FILE` per tensor input, in order"),

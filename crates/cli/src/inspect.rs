@@ -6,11 +6,12 @@ use crate::print::{bytes, table};
 use sconce::core::{Method, Registry as _};
 use sconce::format::pte::{InstructionArguments, KernelTypes, Payload};
 use sconce::format::{FileKind, bpte, ptd};
-use sconce::{Module, Needs, Registry};
+use sconce::{Error, Module, Needs, Options, Registry};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read, Write};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -26,8 +27,12 @@ pub(crate) struct Inspect {
     /// Prints JSON
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    loading: Loading,
+    /// External data file of the program; may be given several times
+    #[arg(long, value_name = "FILE.ptd")]
+    data: Vec<PathBuf>,
+    /// Threads for which the memory of a session is computed
+    #[arg(long, value_name = "N", default_value = "1")]
+    threads: NonZeroUsize,
 }
 
 /// What is inside a file.
@@ -91,6 +96,7 @@ struct ExternalReport {
 /// Bytes of RAM that a session of the method takes.
 #[derive(Debug, Serialize)]
 struct MemoryReport {
+    threads: usize,
     state: usize,
     arenas: Vec<usize>,
     scratch: Option<usize>,
@@ -126,6 +132,12 @@ impl Inspect {
         Ok(ExitCode::SUCCESS)
     }
 
+    /// Looks at programs that this build cannot run, too.
+    fn options(&self) -> Options {
+        let loading = Loading { data: self.data.clone(), threads: Some(self.threads) };
+        loading.options().lazy(true).memory_limit(usize::MAX)
+    }
+
     fn report(&self) -> Result<Report, Failure> {
         let path = &self.file;
         let head = model::head(path).map_err(|error| model::unreadable(path, &error))?;
@@ -139,7 +151,7 @@ impl Inspect {
             FileKind::Tensors => tensors(path),
             FileKind::Bundle => self.bundle(),
             _ => {
-                let module = model::load(path, self.loading.options().lazy(true).memory_limit(usize::MAX))?;
+                let module = model::load(path, self.options())?;
                 Ok(Report::Program(self.program(&module, path.display().to_string())))
             }
         }
@@ -149,7 +161,7 @@ impl Inspect {
         let content = model::read(&self.file)?;
         let file = self.file.display().to_string();
         let bundle = bpte::File::parse(&content).map_err(|error| Failure::new(format!("{file}: {error}")))?;
-        let module = self.loading.options().lazy(true).memory_limit(usize::MAX).load(bundle.program())?;
+        let module = self.options().load(bundle.program())?;
         let tests = |suite: bpte::BundledMethodTestSuite<'_>| Tests {
             method: suite.method_name().unwrap_or_default().to_owned(),
             cases: suite.test_cases().len(),
@@ -162,7 +174,7 @@ impl Inspect {
     fn program(&self, module: &Module, file: String) -> ProgramReport {
         let program = module.program();
         let content = program.file();
-        let segment = |index: u32| content.segment(index).map_or(0, |range| range.end - range.start);
+        let segment = |index: u32| content.segment(index).map_or(0, |range| range.end.saturating_sub(range.start));
         let root = content.program();
         let inline: usize = root.constant_buffer().iter().map(|buffer| buffer.storage().len()).sum();
         let stored = root.constant_segment().map_or(0, |table| segment(table.segment_index()));
@@ -175,7 +187,7 @@ impl Inspect {
             file,
             bytes: program.loader().size(),
             program_bytes: content.header().program_size,
-            constant_bytes: stored + inline as u64,
+            constant_bytes: stored.saturating_add(inline as u64),
             segments: root.segments().iter().map(|segment| segment.size()).collect(),
             named_data: root.named_data().iter().map(entry).collect(),
             methods: program.methods().map(|method| self.method(module, method)).collect(),
@@ -227,7 +239,7 @@ fn delegates(method: Method<'_>) -> Vec<DelegateReport> {
         let backend = delegate.id().unwrap_or_default();
         let payload_bytes = match content.delegate_payload(delegate) {
             Some(Payload::Inline(payload)) => payload.len() as u64,
-            Some(Payload::Segment(range)) => range.end - range.start,
+            Some(Payload::Segment(range)) => range.end.saturating_sub(range.start),
             None => 0,
         };
         DelegateReport { backend: backend.to_owned(), payload_bytes, present: registry.find_backend(backend).is_some() }
@@ -252,9 +264,16 @@ fn external(method: Method<'_>) -> Vec<ExternalReport> {
 fn memory(module: &Module, method: Method<'_>) -> MemoryReport {
     let (needs, unknown) = match module.needs(method.name()) {
         Ok(needs) => (needs, None),
+        Err(Error::MissingOperators { names }) => {
+            (Needs::planned(method), Some(format!("{} operator(s) are not in this build", names.len())))
+        }
+        Err(Error::MissingBackends { names, .. }) => {
+            (Needs::planned(method), Some(format!("{} is not in this build", names.join(", "))))
+        }
         Err(error) => (Needs::planned(method), Some(error.to_string())),
     };
     MemoryReport {
+        threads: module.threads(),
         scratch: unknown.is_none().then_some(needs.scratch),
         total: needs.total(),
         state: needs.state,
@@ -280,7 +299,7 @@ fn tensors(path: &Path) -> Result<Report, Failure> {
             let sizes: Vec<i32> = layout.sizes().iter().collect();
             format!("{} {sizes:?}", layout.dtype())
         });
-        Entry { name: data.key(index).to_owned(), bytes: range.end - range.start, tensor }
+        Entry { name: data.key(index).to_owned(), bytes: range.end.saturating_sub(range.start), tensor }
     };
     let entries = (0..data.len()).map(entry).collect();
     Ok(Report::Tensors { file, bytes: size, entries })
@@ -331,7 +350,7 @@ impl ProgramReport {
 
 impl MethodReport {
     fn print(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        writeln!(out, "\nmethod `{}`, {} instructions", self.name, self.instructions)?;
+        writeln!(out, "\nmethod `{}`, {} instruction(s)", self.name, self.instructions)?;
         for (name, ports) in [("in", &self.inputs), ("out", &self.outputs)] {
             let rows = ports.iter().enumerate().map(|(index, port)| vec![format!("{name}{index}"), port.text.clone()]);
             table(out, "  ", &rows.collect::<Vec<_>>(), &[])?;
@@ -372,7 +391,7 @@ impl MemoryReport {
         rows.push(vec!["scratch".to_owned(), self.scratch.map_or("unknown".to_owned(), size)]);
         let total = if self.unknown.is_some() { "total without scratch" } else { "total" };
         rows.push(vec![total.to_owned(), size(self.total)]);
-        writeln!(out, "  RAM of a session")?;
+        writeln!(out, "  RAM of a session on {} thread(s)", self.threads)?;
         table(out, "    ", &rows, &[])?;
         if let Some(reason) = &self.unknown {
             writeln!(out, "    scratch is unknown: {reason}")?;

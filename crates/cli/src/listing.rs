@@ -96,7 +96,7 @@ fn describe(plan: ExecutionPlan<'_>, value: i32) -> String {
         KernelTypes::Double(value) => format!("{:?}", value.double_val()),
         KernelTypes::Bool(value) => value.bool_val().to_string(),
         KernelTypes::String(value) => format!("{:?}", value.string_val().unwrap_or_default()),
-        KernelTypes::IntList(value) => list(value.items().iter().map(|item| format!("%{item}")).collect()),
+        KernelTypes::IntList(value) => list(value.items().iter().map(|item| integer(plan, item)).collect()),
         KernelTypes::DoubleList(value) => list(value.items().iter().map(|item| format!("{item:?}")).collect()),
         KernelTypes::BoolList(value) => list(value.items().iter().map(|item| item.to_string()).collect()),
         KernelTypes::TensorList(value) => list(value.items().iter().map(|item| format!("%{item}")).collect()),
@@ -105,6 +105,14 @@ fn describe(plan: ExecutionPlan<'_>, value: i32) -> String {
             list(value.items().iter().map(item).collect())
         }
         KernelTypes::None | KernelTypes::Null(_) => "none".to_owned(),
+    }
+}
+
+/// An item of a list of integers: the number, or the value that will hold it.
+fn integer(plan: ExecutionPlan<'_>, item: i64) -> String {
+    match usize::try_from(item).ok().and_then(|index| plan.values().get(index)).map(|value| value.val()) {
+        Some(KernelTypes::Int(value)) => value.int_val().to_string(),
+        _ => format!("%{item}"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The `sconce` command: run, inspect, check and bench ExecuTorch programs.
 //!
 //! Each command is a module with its arguments and a `run` that writes to standard output; what goes wrong is a
-//! [`Failure`](failure::Failure), printed here. Exit codes: 0 done, 1 failed, 2 called in a way that cannot work.
+//! [`Failure`], printed here. Exit codes: 0 done, 1 failed, 2 called in a way that cannot work.
 #![forbid(unsafe_code)]
 
 mod bench;

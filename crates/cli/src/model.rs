@@ -56,7 +56,9 @@ fn mistake(path: &Path, error: &sconce::format::Error) -> Option<String> {
     use sconce::format::Error::*;
     let head = head(path).unwrap_or_default();
     Some(match error {
-        Truncated { .. } if !head.is_empty() => "the copy or download stopped early: get the file again".to_owned(),
+        Truncated { .. } if !head.is_empty() && !is_text(&head) => {
+            "the copy or download stopped early: get the file again".to_owned()
+        }
         NotAProgram { .. } | Truncated { .. } | Corrupt { .. } => match kind(&head) {
             Some(FileKind::Tensors) => "this is a data file: pass it with `--data` beside its program".to_owned(),
             Some(FileKind::Bundle) => {
@@ -69,13 +71,19 @@ fn mistake(path: &Path, error: &sconce::format::Error) -> Option<String> {
             _ if head.starts_with(b"PK") => {
                 "this is a zip archive, such as a .pt2 or .pt file: export it to a .pte program first".to_owned()
             }
-            _ if std::str::from_utf8(&head).is_ok_and(|text| !text.contains('\0')) => {
+            _ if is_text(&head) => {
                 "this looks like a text file: a .pte program is what ExecuTorch's exporter writes".to_owned()
             }
             _ => return None,
         },
         _ => return None,
     })
+}
+
+fn is_text(head: &[u8]) -> bool {
+    let end = std::str::from_utf8(head).map_or_else(|error| error.valid_up_to(), str::len);
+    // A character may be cut in two at the end.
+    head.len() - end < 4 && !head.contains(&0)
 }
 
 /// The first bytes of a file.

@@ -21,8 +21,8 @@ pub(crate) struct Run {
     /// The program
     #[arg(value_name = "MODEL.pte")]
     model: PathBuf,
-    /// An input: an array (.npy), several (.npz with in0, in1, ...) or an image (.png, .jpg); several in order
-    #[arg(long, short, value_name = "FILE", num_args = 1..)]
+    /// An input: an array (.npy), several (.npz with in0, in1, ...) or an image (.png, .jpg); may be given several times, in order
+    #[arg(long, short, value_name = "FILE")]
     input: Vec<PathBuf>,
     /// The method [default: forward, or the only one]
     #[arg(long, value_name = "NAME")]
@@ -51,7 +51,7 @@ impl Run {
         let inputs = self.inputs(session.view())?;
         let start = Instant::now();
         let outputs = session.run(&golden::borrow(&inputs)).map_err(type_hint)?;
-        let milliseconds = start.elapsed().as_secs_f64() * 1e3;
+        let milliseconds = start.elapsed().as_nanos() as f64 / 1e6;
         if let Some(path) = &self.output {
             golden::write(path, &outputs).map_err(Failure::new)?;
         }

@@ -1,7 +1,8 @@
 //! How close the matrix product comes to the roof of this machine.
 //!
-//! Prints, per instruction set, the measured peak of a loop that does nothing but multiply-add, and for a list of shapes
-//! GFLOP/s and the fraction of that peak, on one thread and on two. Each figure is the best of many short bursts.
+//! Prints, per instruction set, the measured peak of a loop that does nothing but multiply-add, and for a list of
+//! shapes GFLOP/s and the fraction of that peak, on one thread and on two. Each figure is the best of many short
+//! bursts.
 //!
 //!     cargo run --release -p sconce-kernels --example gemm_peak
 use sconce_kernels::conv::{Conv, Layout, Operands, conv, conv_scratch};

@@ -1,7 +1,7 @@
 //! Convolution, forward and transposed, in one, two or three dimensions, with groups.
 //!
-//! Everything is a matrix product whose operand is gathered from the image while it is packed (implicit GEMM): no column
-//! matrix ever exists in memory.
+//! Everything is a matrix product whose operand is gathered from the image while it is packed (implicit GEMM): no
+//! column matrix ever exists in memory.
 //!
 //! ```text
 //! channels first:  out[oc, pixel]  = weight[oc, (ic, tap)] * columns[(ic, tap), pixel]     columns packed as B
@@ -9,15 +9,15 @@
 //! ```
 //!
 //! A transposed convolution gathers too: the input position of an output position and a tap is `(o + padding - tap *
-//! dilation) / stride` where that is whole, and zero elsewhere. A group with one input channel (depthwise) has no product to
-//! speak of and is done row by row. One and two dimensions are three with ones in front.
+//! dilation) / stride` where that is whole, and zero elsewhere. A group with one input channel (depthwise) has no
+//! product to speak of and is done row by row. One and two dimensions are three with ones in front.
 mod depthwise;
 mod gather;
 pub mod generic;
 #[cfg(test)]
 mod tests;
 
-use crate::gemm::{Epilogue, Init, KC, Left, Matrix, gemm_scratch, product};
+use crate::gemm::{Epilogue, Init, Left, Matrix, WORTH_THREADS, gemm_scratch, k_step, product, work};
 use crate::isa::Isa;
 use crate::split::{self, Slots};
 use crate::taps::Taps;
@@ -201,7 +201,7 @@ fn channels_first(
         let init = operands.bias.map_or(Init::Zero, |bias| Init::PerRow(&bias[group * m..][..m]));
         let weights = Weights::new(conv, operands.weight, group);
         let columns = Columns::new(conv, input);
-        let (shape, finish) = ((m, n, k, KC), (init, epilogue));
+        let (shape, finish) = ((m, n, k, k_step(k)), (init, epilogue));
         match (conv.is_pointwise(), conv.transposed) {
             (true, false) => {
                 let pixels = Matrix::row_major(input, n);
@@ -211,7 +211,8 @@ fn channels_first(
             _ => product(isa, par, shape, &weights, &columns, finish, out, n, scratch),
         }
     };
-    if par.width() > 1 && items >= 2 * par.width() {
+    let worth = work(m, n, k).saturating_mul(items) >= WORTH_THREADS;
+    if par.width() > 1 && items >= 2 * par.width() && worth {
         let slots = Slots::new(scratch, gemm_scratch(m, n, k, 1), par.width());
         split::chunks(par, out, m * n, |i, out| slots.with(|scratch| item(&Serial, i, out, scratch)));
     } else {

@@ -1,8 +1,8 @@
 //! Copies between any two layouts: permutations, slices, concatenations, broadcasts.
 //!
 //! A copy moves whole elements and does not care what they mean, so it is told their size in bytes, not their kind.
-//! The dimensions are sorted by the target's strides and merged where both sides walk alike; then the innermost ones decide
-//! how to move:
+//! The dimensions are sorted by the target's strides and merged where both sides walk alike; then the innermost ones
+//! decide how to move:
 //!
 //! * both sides contiguous: rows, as they are;
 //! * the source contiguous along another dimension than the target: a transpose, in square blocks that keep both sides

@@ -1,9 +1,9 @@
 //! Matrix products in `f32`: `C = A * B + init`, then an epilogue.
 //!
 //! C is cut into blocks, one task each. A task walks k in steps of `KC`; for each step it packs its columns of B into
-//! panels as wide as a tile (so that a tile reads B front to back, from the first-level cache) and runs over its rows in
-//! chunks of `MC`, tile by tile. A is read where it lies when its rows are contiguous, else a chunk of it is
-//! copied. Where B comes from is behind the trait `Right`, A behind `Left`: convolution supplies its own.
+//! panels as wide as a tile (so that a tile reads B front to back, from the first-level cache) and runs over its rows
+//! in chunks of `MC`, tile by tile. A is read where it lies when its rows are contiguous, else a chunk of it is copied.
+//! Where B comes from is behind the trait `Right`, A behind `Left`: convolution supplies its own.
 //!
 //! ```text
 //!            columns of a task (at most NC)
@@ -43,7 +43,7 @@ const WIDEST: usize = 32;
 /// Elements by which a packed buffer may be moved to start on a cache line.
 const ALIGN: usize = 16;
 /// Multiplications below which threads cost more than they bring.
-const WORTH_THREADS: usize = 100_000;
+pub(crate) const WORTH_THREADS: usize = 100_000;
 
 /// A matrix to read: element (i, j) is `data[i * row_stride + j * col_stride]`.
 #[derive(Clone, Copy, Debug)]
@@ -69,8 +69,10 @@ impl<'a, T> Matrix<'a, T> {
 
     fn check(&self, rows: usize, columns: usize, name: &str) {
         if rows > 0 && columns > 0 {
-            let last = (rows - 1) * self.row_stride + (columns - 1) * self.col_stride;
-            assert!(last < self.data.len(), "{name} has {} elements, {rows} x {columns} needs {last}", self.data.len());
+            let last = columns.checked_sub(1).and_then(|column| column.checked_mul(self.col_stride));
+            let last = last.and_then(|last| split::extent(rows, self.row_stride, last));
+            let fits = last.is_some_and(|last| last < self.data.len());
+            assert!(fits, "{name} has {} elements, too few for {rows} x {columns}", self.data.len());
         }
     }
 }
@@ -147,6 +149,16 @@ pub fn gemm_scratch(m: usize, n: usize, k: usize, width: usize) -> usize {
     slot_len(m, n, k) * Slots::<f32>::count(width)
 }
 
+/// Multiplications of a product.
+pub(crate) fn work(m: usize, n: usize, k: usize) -> usize {
+    m.saturating_mul(n).saturating_mul(k)
+}
+
+/// Steps of k of nearly equal length, so that none is short.
+pub(crate) fn k_step(k: usize) -> usize {
+    k.div_ceil(k.div_ceil(KC).max(1)).next_multiple_of(16).max(16)
+}
+
 /// Scratch of one task: a block of B and a chunk of A.
 fn slot_len(m: usize, n: usize, k: usize) -> usize {
     let (m, n, k) = (m.min(MC), n.min(NC).next_multiple_of(WIDEST), k.min(KC));
@@ -158,7 +170,7 @@ pub fn gemm(isa: Isa, par: &dyn Parallel, g: &Gemm<'_>, c: &mut [f32], ldc: usiz
     g.a.check(g.m, g.k, "A");
     g.b.check(g.k, g.n, "B");
     if !few_rows::gemm(isa, par, g, c, ldc) {
-        product(isa, par, (g.m, g.n, g.k, KC), &g.a, &g.b, (g.init, g.epilogue), c, ldc, scratch);
+        product(isa, par, (g.m, g.n, g.k, k_step(g.k)), &g.a, &g.b, (g.init, g.epilogue), c, ldc, scratch);
     }
 }
 
@@ -180,9 +192,10 @@ pub fn bmm(
         b: Matrix { data: &g.b.data[i * b_step..], ..g.b },
         ..*g
     };
-    let spread = batch >= 2 * par.width() || g.m * g.n * g.k < WORTH_THREADS;
+    let each = work(g.m, g.n, g.k);
+    let spread = batch >= 2 * par.width() || each < WORTH_THREADS;
     if batch > 1 && par.width() > 1 && spread {
-        let together = (WORTH_THREADS / (g.m * g.n * g.k).max(1)).clamp(1, batch.div_ceil(par.width()));
+        let together = (WORTH_THREADS / each.max(1)).clamp(1, batch.div_ceil(par.width()));
         let slots = Slots::new(scratch, slot_len(g.m, g.n, g.k), par.width());
         let used = batch * c_step;
         let end = c.len().min(used);
@@ -209,8 +222,49 @@ pub(crate) trait Left: Sync {
 
 /// A right operand: panels of columns.
 pub(crate) trait Right: Sync {
-    /// Copies a part to `out`: one row of `width` elements per k, with zeros after the last column.
+    /// Copies a panel to `out`: one row of `width` elements per k, with zeros after the last column.
     fn pack(&self, isa: Isa, ks: Range<usize>, columns: Range<usize>, width: usize, out: &mut [f32]);
+
+    /// Copies all panels of `columns`, one after the other.
+    fn pack_panels(&self, isa: Isa, ks: Range<usize>, columns: Range<usize>, panels: Panels, out: &mut [f32]) {
+        panel_by_panel(self, isa, ks, columns, panels, out);
+    }
+}
+
+fn panel_by_panel<R: Right + ?Sized>(
+    right: &R,
+    isa: Isa,
+    ks: Range<usize>,
+    columns: Range<usize>,
+    panels: Panels,
+    out: &mut [f32],
+) {
+    for (at, panel) in panels.of(&columns) {
+        let width = panels.width(panel.len());
+        right.pack(isa, ks.clone(), panel, width, &mut out[at * ks.len()..][..ks.len() * width]);
+    }
+}
+
+/// How columns are cut into panels.
+#[derive(Clone, Copy)]
+pub(crate) struct Panels {
+    /// Columns of a full panel.
+    nr: usize,
+    /// The last panel is padded to a multiple of this.
+    lanes: usize,
+}
+
+impl Panels {
+    /// The width of a panel with `n` columns.
+    fn width(&self, n: usize) -> usize {
+        n.next_multiple_of(self.lanes)
+    }
+
+    /// Each panel's place among the columns, and its columns.
+    fn of(&self, columns: &Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
+        let (columns, nr) = (columns.clone(), self.nr);
+        columns.clone().step_by(nr).map(move |first| (first - columns.start, first..columns.end.min(first + nr)))
+    }
 }
 
 impl Left for Matrix<'_> {
@@ -238,32 +292,37 @@ impl Right for Matrix<'_> {
         if self.row_stride == 1 && ks.len() > 1 {
             return transpose(isa, (n, ks.len()), (from, self.col_stride), (out, width));
         }
+        for (p, out) in out.chunks_exact_mut(width).take(ks.len()).enumerate() {
+            for (j, to) in out[..n].iter_mut().enumerate() {
+                *to = from[p * self.row_stride + j * self.col_stride];
+            }
+        }
+    }
+
+    fn pack_panels(&self, isa: Isa, ks: Range<usize>, columns: Range<usize>, panels: Panels, out: &mut [f32]) {
+        if self.col_stride != 1 {
+            return panel_by_panel(self, isa, ks, columns, panels, out);
+        }
+        // Contiguous rows are read from end to end, however many panels they feed: memory is slow in any other order.
         isa.vectorize(
             #[inline(always)]
-            || self.pack_rows(from, n, width, &mut out[..ks.len() * width]),
+            || {
+                for (p, k) in ks.clone().enumerate() {
+                    let row = &self.data[k * self.row_stride..][columns.clone()];
+                    for (at, panel) in panels.of(&columns) {
+                        let (n, width) = (panel.len(), panels.width(panel.len()));
+                        let out = &mut out[at * ks.len() + p * width..][..width];
+                        copy_row(&row[at..at + n], &mut out[..n]);
+                        out[n..].fill(0.0);
+                    }
+                }
+            },
         );
     }
 }
 
-impl Matrix<'_> {
-    /// Panels of a matrix whose columns are not contiguous.
-    #[inline(always)]
-    fn pack_rows(&self, from: &[f32], n: usize, width: usize, out: &mut [f32]) {
-        for (p, out) in out.chunks_exact_mut(width).enumerate() {
-            let from = &from[p * self.row_stride..];
-            match self.col_stride {
-                1 => copy_row(from, &mut out[..n]),
-                _ => {
-                    for (j, to) in out[..n].iter_mut().enumerate() {
-                        *to = from[j * self.col_stride];
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Copies a row of a panel: short, and of a length the compiler does not know, so done in fixed pieces that may overlap.
+/// Copies a row of a panel: short, and of a length the compiler does not know, so done in fixed pieces that may
+/// overlap.
 #[inline(always)]
 pub(crate) fn copy_row(from: &[f32], to: &mut [f32]) {
     match to.len() {
@@ -315,7 +374,7 @@ pub(crate) fn product(
         return;
     }
     let family = Family::of(isa);
-    let par = if m * n * k < WORTH_THREADS { &Serial } else { par };
+    let par = if work(m, n, k) < WORTH_THREADS { &Serial } else { par };
     let slots = Slots::new(scratch, slot_len(m, n, k), par.width());
     split::blocks(par, c, ldc, (m, n), steps(&family, (m, n), par.width()), |mut block| {
         slots.with(|scratch| {
@@ -354,12 +413,8 @@ fn block_step(
     let (nr, k) = (family.nr(), ks.len());
     let (rows, columns) = (block.rows.clone(), block.columns.clone());
     let (packed_b, packed_a) = scratch.split_at_mut(k * columns.len().next_multiple_of(nr));
-    let width_of = |n: usize| n.min(nr).next_multiple_of(family.lanes);
-    for j in (0..columns.len()).step_by(nr) {
-        let n = nr.min(columns.len() - j);
-        let out = &mut packed_b[j * k..][..k * width_of(n)];
-        right.pack(isa, ks.clone(), columns.start + j..columns.start + j + n, width_of(n), out);
-    }
+    let panels = Panels { nr, lanes: family.lanes };
+    right.pack_panels(isa, ks.clone(), columns.clone(), panels, packed_b);
     for first in rows.clone().step_by(MC) {
         let chunk = first..rows.end.min(first + MC);
         let (a, a_stride) = match left.in_place() {
@@ -369,11 +424,11 @@ fn block_step(
                 (&*packed_a, k)
             }
         };
-        assert!((chunk.len() - 1) * a_stride + k <= a.len(), "A is too short");
-        for j in (0..columns.len()).step_by(nr) {
-            let n = nr.min(columns.len() - j);
-            let b = &packed_b[j * k..][..k * width_of(n)];
-            column_of_tiles(family, (a, a_stride), b, block, (chunk.clone(), j, n), (k, init, clamp));
+        let fits = split::extent(chunk.len(), a_stride, k).is_some_and(|extent| extent <= a.len());
+        assert!(fits || k == 0, "A is too short for rows {chunk:?} at stride {a_stride}");
+        for (j, panel) in panels.of(&columns) {
+            let b = &packed_b[j * k..][..k * panels.width(panel.len())];
+            column_of_tiles(family, (a, a_stride), b, block, (chunk.clone(), j, panel.len()), (k, init, clamp));
         }
     }
 }
@@ -412,8 +467,8 @@ fn column_of_tiles(
             addend,
             clamp,
         };
-        // SAFETY: `block_step` asserted the rows of A; `b` holds k rows of `width`; the tile lies in the block, which this
-        // task holds alone; `product` asserted the bias. The family belongs to a held token.
+        // SAFETY: `block_step` asserted the rows of A; `b` holds k rows of `width`; the tile lies in the block, which
+        // this task holds alone; `product` asserted the bias. The family belongs to a held token.
         unsafe { family.tile(bottom - top, width)(&tile) };
     }
 }

@@ -1,14 +1,14 @@
 //! Arithmetic on slices.
 //!
 //! Nothing here knows about tensors, files or dtype tags: a kernel takes plain slices, a small description of the
-//! geometry, an [`Isa`] token that says which instructions it may use, and a [`Parallel`] that says on how many threads.
-//! One body per family is written as ordinary loops and compiled once per instruction set ([`Isa::vectorize`]); only the
-//! matrix product has hand-placed vector instructions ([`gemm`]), and convolution is a matrix product whose right operand is
-//! gathered on the fly ([`conv`]).
+//! geometry, an [`Isa`] token that says which instructions it may use, and a [`Parallel`] that says on how many
+//! threads. One body per family is written as ordinary loops and compiled once per instruction set
+//! ([`Isa::vectorize`]); only the matrix product has hand-placed vector instructions ([`gemm`]), and convolution is a
+//! matrix product whose right operand is gathered on the fly ([`conv`]).
 //!
 //! Kernels trust their caller in one respect only: geometry and slice lengths must agree. They check that with
 //! assertions at the entry, so a mistake is a panic with a sentence, never a wrong access.
-#![cfg_attr(not(feature = "std"), no_std)]
+#![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![allow(clippy::too_many_arguments, reason = "kernels take slices and geometry apart, as their callers hold them")]
 
 pub mod cast;

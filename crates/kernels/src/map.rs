@@ -4,9 +4,9 @@
 //! along each of its dimensions (0 where the operand is repeated). On construction dimensions of size one vanish and
 //! neighbours that walk alike are merged, so that equal shapes become one long row and `[n, c] + [c]` two dimensions.
 //! The output is always contiguous. Work is cut into ranges of the output; a range is walked row by row, and a row is a
-//! plain loop over contiguous or repeated operands, which the compiler vectorises for the given instruction set. For that
-//! the function must inline: pass a function marked `#[inline(always)]` (as all of [`math`](crate::math) are) or a marked
-//! closure, `#[inline(always)] |a, b| a + b`.
+//! plain loop over contiguous or repeated operands, which the compiler vectorises for the given instruction set. For
+//! that the function must inline: pass a function marked `#[inline(always)]` (as all of [`math`](crate::math) are) or a
+//! marked closure, `#[inline(always)] |a, b| a + b`.
 use crate::element::Element;
 use crate::isa::Isa;
 use crate::split;
@@ -102,8 +102,8 @@ impl<const N: usize> Broadcast<N> {
         }
     }
 
-    /// Walks the elements `range` of the output row by row: `row(start, len, offsets, steps)` is given where the row starts
-    /// within the range, its length, and each operand's first element and step.
+    /// Walks the elements `range` of the output row by row: `row(start, len, offsets, steps)` is given where the row
+    /// starts within the range, its length, and each operand's first element and step.
     #[inline(always)]
     pub fn rows(&self, range: Range<usize>, mut row: impl FnMut(usize, usize, [usize; N], [usize; N])) {
         let inner = self.rank.saturating_sub(1);

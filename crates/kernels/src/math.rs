@@ -1,9 +1,9 @@
 //! Elementary functions of `f32`, written so that loops over them vectorise.
 //!
-//! Each function widens its argument to `f64`, evaluates a polynomial good to about 1e-11 and rounds once at the end. That
-//! buys three things for half the vector width: results within a hair of correctly rounded, subnormal results and overflow
-//! for free (they are ordinary in `f64`), and code short enough to check by eye. There is no branch: special cases are
-//! selected at the end. Functions of `f64` come from `libm`.
+//! Each function widens its argument to `f64`, evaluates a polynomial good to about 1e-11 and rounds once at the end.
+//! That buys three things for half the vector width: results within a hair of correctly rounded, subnormal results and
+//! overflow for free (they are ordinary in `f64`), and code short enough to check by eye. There is no branch: special
+//! cases are selected at the end. Functions of `f64` come from `libm`.
 //!
 //! [`Math`] names the functions for kernels that are generic over the compute type.
 use crate::element::Float;
@@ -11,10 +11,10 @@ use crate::element::Float;
 #[cfg(test)]
 mod tests;
 
-/// `sum(c[i] * x^i)`
-#[inline(always)]
-fn polynomial<const N: usize>(x: f64, c: [f64; N]) -> f64 {
-    c.into_iter().rev().fold(0.0, |sum, c| sum * x + c)
+/// `polynomial!(x; c0, c1, ...)` is `c0 + c1 * x + ...`, written out so that nothing is left to unroll.
+macro_rules! polynomial {
+    ($x:expr; $c:expr) => { $c };
+    ($x:expr; $c:expr, $($rest:expr),+) => { $c + $x * polynomial!($x; $($rest),+) };
 }
 
 /// Adding and subtracting this rounds to the nearest whole number, which is then in the low bits.
@@ -34,20 +34,9 @@ fn exp_parts(x: f64) -> (f64, f64) {
     let n = shifted - ROUND;
     let r = x - n * 0.693_147_180_369_123_8 - n * 1.908_214_929_270_587_7e-10;
     let power = f64::from_bits((shifted.to_bits() << 52).wrapping_add(1023 << 52));
-    let tail = polynomial(
-        r,
-        [
-            1.0,
-            1.0 / 2.0,
-            1.0 / 6.0,
-            1.0 / 24.0,
-            1.0 / 120.0,
-            1.0 / 720.0,
-            1.0 / 5040.0,
-            1.0 / 40320.0,
-            1.0 / 362_880.0,
-            1.0 / 3_628_800.0,
-        ],
+    let tail = polynomial!(r;
+        1.0, 1.0 / 2.0, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0, 1.0 / 40320.0,
+        1.0 / 362_880.0, 1.0 / 3_628_800.0
     );
     (power, r * tail)
 }
@@ -68,8 +57,8 @@ fn expm1_wide(x: f64) -> f64 {
 #[inline(always)]
 fn log_near_one(f: f64) -> f64 {
     let s = f / (2.0 + f);
-    let odd = [2.0, 2.0 / 3.0, 2.0 / 5.0, 2.0 / 7.0, 2.0 / 9.0, 2.0 / 11.0, 2.0 / 13.0, 2.0 / 15.0];
-    s * polynomial(s * s, odd)
+    let square = s * s;
+    s * polynomial!(square; 2.0, 2.0 / 3.0, 2.0 / 5.0, 2.0 / 7.0, 2.0 / 9.0, 2.0 / 11.0, 2.0 / 13.0, 2.0 / 15.0)
 }
 
 /// `x = 2^n * m` with `m` between the roots of 1/2 and 2, for positive normal `x`.
@@ -128,7 +117,8 @@ pub fn log1p(x: f32) -> f32 {
     let wide = f64::from(x);
     let small = wide > -0.25 && wide < 0.4;
     let near = log_near_one(if small { wide } else { 0.0 });
-    keep_zero(x, if small { near } else { log_wide(1.0 + wide) })
+    let far = log_wide(1.0 + wide);
+    keep_zero(x, if small { near } else { far })
 }
 
 /// The logarithm to base 2.
@@ -190,51 +180,38 @@ pub fn silu(x: f32) -> f32 {
 /// `erf(x)` for |x| up to 1, by its series.
 #[inline(always)]
 fn erf_small(x: f64) -> f64 {
-    let series = [
-        core::f64::consts::FRAC_2_SQRT_PI,
-        -0.376_126_389_031_837_54,
-        0.112_837_916_709_551_26,
-        -0.026_866_170_645_131_252,
-        0.005_223_977_625_442_188,
-        -0.000_854_832_702_345_085_3,
-        0.000_120_553_329_817_896_64,
-        -1.492_565_035_840_625e-5,
-        1.646_211_436_588_924_7e-6,
-        -1.636_584_469_123_492_4e-7,
-        1.480_719_281_587_921_7e-8,
-        -1.229_055_530_171_792_7e-9,
-        9.422_759_064_650_411e-11,
-    ];
-    x * polynomial(x * x, series)
+    let square = x * x;
+    x * polynomial!(square;
+        core::f64::consts::FRAC_2_SQRT_PI, -0.376_126_389_031_837_54, 0.112_837_916_709_551_26,
+        -0.026_866_170_645_131_252, 0.005_223_977_625_442_188, -0.000_854_832_702_345_085_3,
+        0.000_120_553_329_817_896_64, -1.492_565_035_840_625e-5, 1.646_211_436_588_924_7e-6,
+        -1.636_584_469_123_492_4e-7, 1.480_719_281_587_921_7e-8, -1.229_055_530_171_792_7e-9,
+        9.422_759_064_650_411e-11
+    )
 }
 
 /// `1 - erf(z)` for `z` of at least 1: `e^(-z^2)` times a polynomial in `1 / (1 + z / 2)`, fitted up to 10.5.
 #[inline(always)]
 fn erfc_large(z: f64) -> f64 {
+    let z = if z > 10.5 { 10.5 } else { z };
     let t = 1.0 / (1.0 + 0.5 * z);
-    let fitted = [
-        0.282_095_200_426_457_26,
-        0.282_080_319_514_296_9,
-        0.247_059_471_043_097_4,
-        0.174_247_713_747_484_08,
-        0.095_792_089_876_348_49,
-        -0.051_281_849_273_742_57,
-        0.063_990_224_954_730_38,
-        -0.245_485_026_791_390_15,
-        0.135_642_987_490_931_63,
-        0.123_847_022_607_376_7,
-        -0.154_270_535_589_766_34,
-        0.046_341_775_826_521_99,
-    ];
-    exp_wide(-z * z) * t * polynomial(t, fitted)
+    exp_wide(-z * z)
+        * t
+        * polynomial!(t;
+            0.282_095_200_426_457_26, 0.282_080_319_514_296_9, 0.247_059_471_043_097_4, 0.174_247_713_747_484_08,
+            0.095_792_089_876_348_49, -0.051_281_849_273_742_57, 0.063_990_224_954_730_38,
+            -0.245_485_026_791_390_15, 0.135_642_987_490_931_63, 0.123_847_022_607_376_7, -0.154_270_535_589_766_34,
+            0.046_341_775_826_521_99
+        )
 }
 
 /// The error function.
 #[inline(always)]
 pub fn erf(x: f32) -> f32 {
     let (wide, size) = (f64::from(x), f64::from(x.abs()));
-    let small = erf_small(limit(wide, -1.0, 1.0));
-    let large = 1.0 - erfc_large(limit(size, 1.0, 10.5));
+    // Both are computed everywhere; where one does not hold the other is selected.
+    let small = erf_small(wide);
+    let large = 1.0 - erfc_large(size);
     let signed = if wide < 0.0 { -large } else { large };
     // NaN fails the comparison and is passed on by `signed`.
     keep_zero(x, if size < 1.0 { small } else { signed })
@@ -246,10 +223,11 @@ pub fn gelu(x: f32) -> f32 {
     let wide = f64::from(x);
     let z = wide * core::f64::consts::FRAC_1_SQRT_2;
     let size = z.abs();
-    let near = 1.0 + erf_small(limit(z, -1.0, 1.0));
-    let tail = erfc_large(limit(size, 1.0, 10.5));
+    let near = 1.0 + erf_small(z);
+    let tail = erfc_large(size);
     let far = if z < 0.0 { tail } else { 2.0 - tail };
-    (0.5 * wide * if size < 1.0 { near } else { far }) as f32
+    let share = if size < 1.0 { near } else { far };
+    (0.5 * wide * share) as f32
 }
 
 /// [`gelu`] approximated by a hyperbolic tangent, as some models were trained.
@@ -312,9 +290,12 @@ fn sine(x: f32, quarters: u64) -> f64 {
     let (quarter, r) = quadrant(x);
     let quarter = quarter + quarters;
     let square = r * r;
-    let odd = [1.0, -1.0 / 6.0, 1.0 / 120.0, -1.0 / 5040.0, 1.0 / 362_880.0, -1.0 / 39_916_800.0];
-    let even = [1.0, -1.0 / 2.0, 1.0 / 24.0, -1.0 / 720.0, 1.0 / 40320.0, -1.0 / 3_628_800.0, 1.0 / 479_001_600.0];
-    let value = if quarter & 1 == 0 { r * polynomial(square, odd) } else { polynomial(square, even) };
+    let odd =
+        r * polynomial!(square; 1.0, -1.0 / 6.0, 1.0 / 120.0, -1.0 / 5040.0, 1.0 / 362_880.0, -1.0 / 39_916_800.0);
+    let even = polynomial!(square;
+        1.0, -1.0 / 2.0, 1.0 / 24.0, -1.0 / 720.0, 1.0 / 40320.0, -1.0 / 3_628_800.0, 1.0 / 479_001_600.0
+    );
+    let value = if quarter & 1 == 0 { odd } else { even };
     let signed = if quarter & 2 == 0 { value } else { -value };
     if x.abs() < f32::INFINITY { signed } else { f64::NAN }
 }

@@ -1,8 +1,8 @@
 //! Pooling: the largest or the mean element of a sliding window, and the mean over an adaptive grid.
 //!
-//! As in a depthwise convolution, an output row combines, tap by tap, with stretches of input rows (channels first) or an
-//! output pixel with whole input pixels (channels last), so the loops have no bounds to test. Positions outside the image
-//! never take part; whether they count in the mean's divisor is the caller's choice.
+//! As in a depthwise convolution, an output row combines, tap by tap, with stretches of input rows (channels first) or
+//! an output pixel with whole input pixels (channels last), so the loops have no bounds to test. Positions outside the
+//! image never take part; whether they count in the mean's divisor is the caller's choice.
 use crate::conv::Layout;
 use crate::element::{Float, Number, convert};
 use crate::isa::Isa;
@@ -93,8 +93,8 @@ impl Pooling {
     }
 }
 
-/// Every output row (channels first) or pixel (channels last) starts as `start` and takes in, by `combine`, what its window
-/// covers; `finish(position, out)` ends it.
+/// Every output row (channels first) or pixel (channels last) starts as `start` and takes in, by `combine`, what its
+/// window covers; `finish(position, out)` ends it.
 fn slide<T: Number, A: Number>(
     isa: Isa,
     par: &dyn Parallel,
@@ -192,8 +192,13 @@ fn row_first<T: Copy, A: Copy>(
                     }
                 }
                 2 => {
-                    for (sum, x) in sums.iter_mut().zip(row[from..].chunks(2)) {
-                        *sum = combine(*sum, x[0]);
+                    let (pairs, last) = row[from..].as_chunks::<2>();
+                    let (paired, rest) = sums.split_at_mut(pairs.len().min(sums.len()));
+                    for (sum, [x, _]) in paired.iter_mut().zip(pairs) {
+                        *sum = combine(*sum, *x);
+                    }
+                    for (sum, x) in rest.iter_mut().zip(last) {
+                        *sum = combine(*sum, *x);
                     }
                 }
                 step => {

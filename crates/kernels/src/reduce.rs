@@ -1,12 +1,12 @@
 //! Reductions: many elements become one.
 //!
 //! A tensor is seen as `[outer, n, inner]` and reduced along the middle; several adjacent dimensions are one. What is
-//! reduced is a [`Reducer`]: a start, a step, a way to join two partial results, an end. Contiguous rows (`inner` = 1) are
-//! taken in independent strands, longer inners in strips of columns; both are loops without a dependency
-//! between neighbours, which vectorise. Dimensions that are not adjacent go through [`reduce_strided`].
+//! reduced is a [`Reducer`]: a start, a step, a way to join two partial results, an end. Contiguous rows (`inner` = 1)
+//! are taken in independent strands, longer inners in strips of columns; both are loops without a dependency between
+//! neighbours, which vectorise. Dimensions that are not adjacent go through [`reduce_strided`].
 //!
-//! Sums of floats are kept in `f64`, so their rounding is invisible in the result. As in PyTorch, NaN wins every maximum and
-//! minimum, and of equal values the first wins.
+//! Sums of floats are kept in `f64`, so their rounding is invisible in the result. As in PyTorch, NaN wins every
+//! maximum and minimum, and of equal values the first wins.
 use crate::element::{Bool, Element, Float, Number, convert};
 use crate::isa::Isa;
 use crate::map::{Broadcast, GRAIN, worth};
@@ -71,7 +71,8 @@ pub trait Reducer: Sync {
 
 macro_rules! reducers {
     ($($(#[$doc:meta])* $name:ident<T: $bound:ident>: $acc:ty => $out:ty,
-       $start:expr, |$a:ident, $x:ident| $step:expr, |$p:ident, $q:ident| $join:expr, |$end:ident, $n:ident| $finish:expr;)*) => {$(
+       $start:expr, |$a:ident, $x:ident| $step:expr, |$p:ident, $q:ident| $join:expr,
+       |$end:ident, $n:ident| $finish:expr;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         pub struct $name<T>(PhantomData<T>);

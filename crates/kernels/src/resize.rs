@@ -1,8 +1,8 @@
 //! Images of another size: nearest neighbour and bilinear.
 //!
-//! Images are `[planes, height, width, inner]`: channels first has `inner` = 1 and a plane per channel, channels last a plane
-//! per image. Along each axis a [`Step`] says which input positions an output position reads; the arithmetic is that of
-//! PyTorch, in `f32`, so that the same pixels are read.
+//! Images are `[planes, height, width, inner]`: channels first has `inner` = 1 and a plane per channel, channels last a
+//! plane per image. Along each axis a [`Step`] says which input positions an output position reads; the arithmetic is
+//! that of PyTorch, in `f32`, so that the same pixels are read.
 use crate::element::{Element, Float, Number};
 use crate::isa::Isa;
 use crate::map::worth;

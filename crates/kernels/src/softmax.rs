@@ -1,9 +1,9 @@
 //! Softmax and its logarithm along any axis.
 //!
 //! Both subtract the largest element first, so nothing overflows, and keep the sum of exponentials in `f64`. Where
-//! elements are as wide as the compute type the exponentials wait in the output for the division; narrower elements would lose
-//! bits there, so theirs are computed again. Rows are contiguous or, for an axis with elements after it, taken in strips
-//! of columns.
+//! elements are as wide as the compute type the exponentials wait in the output for the division; narrower elements
+//! would lose bits there, so theirs are computed again. Rows are contiguous or, for an axis with elements after it,
+//! taken in strips of columns.
 use crate::element::{Float, Number};
 use crate::isa::Isa;
 use crate::map::worth;

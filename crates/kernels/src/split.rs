@@ -76,6 +76,11 @@ pub(crate) fn chunks3<T: Send, U: Send, V: Send>(
     });
 }
 
+/// How many elements `rows` rows of `columns` elements take at this stride, unless that is more than a number can say.
+pub(crate) fn extent(rows: usize, stride: usize, columns: usize) -> Option<usize> {
+    rows.saturating_sub(1).checked_mul(stride)?.checked_add(columns)
+}
+
 /// A rectangle of a row-major matrix, exclusively held.
 pub(crate) struct Block<'a, T> {
     start: *mut T,
@@ -104,7 +109,8 @@ impl<T> Block<'_, T> {
     }
 }
 
-/// Cuts a `rows` x `columns` matrix with row stride `stride` into blocks of `step.0` x `step.1` and calls `body` for each.
+/// Cuts a `rows` x `columns` matrix with row stride `stride` into blocks of `step.0` x `step.1` and calls `body` for
+/// each.
 pub(crate) fn blocks<T: Send>(
     par: &dyn Parallel,
     data: &mut [T],
@@ -117,11 +123,8 @@ pub(crate) fn blocks<T: Send>(
         return;
     }
     assert!(columns <= stride || rows == 1, "rows of {columns} elements overlap at stride {stride}");
-    assert!(
-        (rows - 1) * stride + columns <= data.len(),
-        "{rows} x {columns} at stride {stride} exceeds {}",
-        data.len()
-    );
+    let fits = extent(rows, stride, columns).is_some_and(|extent| extent <= data.len());
+    assert!(fits, "{rows} x {columns} at stride {stride} exceeds {}", data.len());
     let base = Base(data.as_mut_ptr());
     let across = columns.div_ceil(step.1);
     par.run(rows.div_ceil(step.0) * across, &|i| {
@@ -155,8 +158,8 @@ impl<'a, T: Send> Slots<'a, T> {
     /// `count(width)` slots of `len` elements each, out of `scratch`.
     pub(crate) fn new(scratch: &'a mut [T], len: usize, width: usize) -> Self {
         let count = Self::count(width);
-        let needed = count * len;
-        assert!(needed <= scratch.len(), "scratch has {} elements but {needed} are needed", scratch.len());
+        let enough = count.checked_mul(len).is_some_and(|needed| needed <= scratch.len());
+        assert!(enough, "scratch has {} elements but {count} times {len} are needed", scratch.len());
         let free = if count == usize::BITS as usize { usize::MAX } else { (1 << count) - 1 };
         Self { base: Base(scratch.as_mut_ptr()), len, free: AtomicUsize::new(free), held: PhantomData }
     }

@@ -1,8 +1,8 @@
 //! Where the taps of a sliding window lie: what convolution and pooling share.
 //!
-//! Along one axis, output position `o` sees under tap `t` the input position `o * stride + t * dilation - padding`, if that
-//! lies inside; a transposed axis turns this round. [`Taps::inside`] answers the same question for a whole row at once, so
-//! that loops over rows have no bounds to test.
+//! Along one axis, output position `o` sees under tap `t` the input position `o * stride + t * dilation - padding`, if
+//! that lies inside; a transposed axis turns this round. [`Taps::inside`] answers the same question for a whole row at
+//! once, so that loops over rows have no bounds to test.
 use core::ops::Range;
 
 /// How output positions and taps along one axis find input positions.
@@ -28,8 +28,8 @@ impl Taps {
         (position < self.size).then_some(position)
     }
 
-    /// The output positions in `0..end` whose input position under `tap` exists. Only for forward axes, and for transposed
-    /// ones of stride 1.
+    /// The output positions in `0..end` whose input position under `tap` exists. Only for forward axes, and for
+    /// transposed ones of stride 1.
     #[inline(always)]
     pub(crate) fn inside(&self, tap: usize, end: usize) -> Range<usize> {
         let offset = tap * self.dilation;

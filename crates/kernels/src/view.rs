@@ -1,8 +1,8 @@
 //! Bytes seen as elements.
 //!
 //! Tensors arrive as byte slices. A view is the same memory as a slice of elements, given only when the length is a
-//! whole number of elements and the address is aligned for them. Only kinds for which every bit pattern is a valid value
-//! are [`Plain`]; that is why truth values are [`Bool`] and not `bool`.
+//! whole number of elements and the address is aligned for them. Only kinds for which every bit pattern is a valid
+//! value are [`Plain`]; that is why truth values are [`Bool`] and not `bool`.
 #![allow(unsafe_code, reason = "typed views of bytes")]
 
 use crate::element::{Bool, Complex};

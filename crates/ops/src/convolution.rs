@@ -61,8 +61,9 @@ fn geometry(args: &Args<'_>) -> Result<Conv, Fault> {
     let transposed = args.bool(6)?;
     let groups = usize::try_from(args.int(8)?).ok().filter(|&groups| groups > 0);
     let groups = groups.ok_or(Fault::argument(8, "there must be one group at least"))?;
-    let (in_channels, weight_in) = (x.sizes()[1], weight.sizes()[usize::from(!transposed)]);
-    let out_channels = if transposed { weight_in.checked_mul(groups) } else { Some(weight.sizes()[0]) };
+    // The weight is `[out, in / groups, ...]`; transposed, `[in, out / groups, ...]`.
+    let (in_channels, [first, per_group]) = (x.sizes()[1], [weight.sizes()[0], weight.sizes()[1]]);
+    let out_channels = if transposed { per_group.checked_mul(groups) } else { Some(first) };
     let geometry = Conv {
         batch: x.sizes()[0],
         in_channels,
@@ -76,7 +77,7 @@ fn geometry(args: &Args<'_>) -> Result<Conv, Fault> {
         output_padding: if transposed { list(7, 0)? } else { [0; 3] },
         transposed,
     };
-    let expected = if transposed { weight.sizes()[0] } else { weight_in.saturating_mul(groups) };
+    let expected = if transposed { first } else { per_group.saturating_mul(groups) };
     if expected != in_channels {
         return Err(Fault::argument(1, "the weight is for {} channels, the input has {}").with([expected, in_channels]));
     }

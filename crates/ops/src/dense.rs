@@ -5,7 +5,7 @@
 use crate::elementwise::{Source, each1, run};
 use crate::operands::{elements, misaligned};
 use crate::typed::Typed;
-use sconce_core::{Args, Call, Fault, Shape, Tensor, TensorMut};
+use sconce_core::{Args, Call, Fault, ScalarType, Shape, Tensor, TensorMut};
 use sconce_kernels::copy::{Copy, copy};
 use sconce_kernels::view::{bytes_of, view, view_mut};
 use sconce_kernels::{Isa, Parallel};
@@ -102,18 +102,54 @@ pub(crate) fn convert(
     out: TensorMut<'_>,
 ) -> Result<(), Fault> {
     if tensor.dtype.is_integral(true) {
-        run(parallel, [Source::Tensor(tensor)], argument, out, |x, out| each1(x, out, |x: i64| x))
+        run(
+            parallel,
+            [Source::Tensor(tensor)],
+            argument,
+            out,
+            #[inline(always)]
+            |x, out| {
+                each1(
+                    x,
+                    out,
+                    #[inline(always)]
+                    |x: i64| x,
+                )
+            },
+        )
     } else {
-        run(parallel, [Source::Tensor(tensor)], argument, out, |x, out| each1(x, out, |x: f64| x))
+        run(
+            parallel,
+            [Source::Tensor(tensor)],
+            argument,
+            out,
+            #[inline(always)]
+            |x, out| {
+                each1(
+                    x,
+                    out,
+                    #[inline(always)]
+                    |x: f64| x,
+                )
+            },
+        )
     }
 }
 
-/// Scratch for [`converted`], if the tensor is not of the element type it computes in.
-pub(crate) fn convert_scratch(args: &Args<'_>, argument: usize) -> usize {
-    use sconce_core::ScalarType::{Double, Float, Long};
+/// Scratch for [`converted`] into elements of at most eight bytes, unless the tensor is of one of the types that compute
+/// themselves.
+pub(crate) fn convert_scratch(args: &Args<'_>, argument: usize, native: &[ScalarType]) -> usize {
     match args.tensor_type(argument) {
-        Ok((Float | Double | Long, _)) | Err(_) => 0,
+        Ok((dtype, _)) if !native.contains(&dtype) => wide_bytes(args, argument),
+        _ => 0,
+    }
+}
+
+/// Scratch for eight bytes per element of an argument.
+pub(crate) fn wide_bytes(args: &Args<'_>, argument: usize) -> usize {
+    match args.tensor_type(argument) {
         Ok((dtype, _)) => buffer_bytes((args.capacity(argument).unwrap_or(0) / dtype.size()).saturating_mul(8)),
+        Err(_) => 0,
     }
 }
 

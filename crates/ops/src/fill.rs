@@ -115,7 +115,7 @@ fn fill_with_tensor(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     let target = call.out(2, shape.sizes())?;
     compute!(value.dtype, 1, C => {
-        run(call.parallel(), [Source::Tensor(value)], 2, target, |x, out| each1(x, out, |x: C| x))
+        run(call.parallel(), [Source::Tensor(value)], 2, target, #[inline(always)] |x, out| each1(x, out, #[inline(always)] |x: C| x))
     })
 }
 

@@ -1,5 +1,5 @@
 //! Order along a dimension: the largest elements, and running sums.
-use crate::dense::{buffer_bytes, convert_scratch, converted, reorder_scratch, row_major, store};
+use crate::dense::{buffer_bytes, converted, reorder_scratch, row_major, store, wide_bytes};
 use crate::elementwise::compute;
 use crate::operands::misaligned;
 use crate::ops;
@@ -24,19 +24,11 @@ fn axis(call: &Call<'_>, x: &Tensor<'_>, argument: usize) -> Result<(usize, Axis
     Ok((dim, if rank == 0 { Axis::rows(1, 1) } else { Axis::of(x.sizes(), dim..dim + 1) }))
 }
 
-/// Eight bytes for every element of an argument.
-fn wide(args: &Args<'_>, argument: usize) -> usize {
-    match args.tensor_type(argument) {
-        Ok((dtype, _)) => buffer_bytes((args.capacity(argument).unwrap_or(0) / dtype.size()).saturating_mul(8)),
-        Err(_) => 0,
-    }
-}
-
 fn topk_scratch(args: &Args<'_>) -> usize {
     let row = args.tensor_type(0).ok().and_then(|(_, shape)| shape.sizes().iter().max().copied()).unwrap_or(1);
     let order = buffer_bytes(row.saturating_mul(8));
-    let results = [5, 6].map(|out| wide(args, out)).into_iter().fold(order, usize::saturating_add);
-    results.saturating_add(reorder_scratch(args, &[0])).saturating_add(convert_scratch(args, 0))
+    let results = [5, 6].map(|out| wide_bytes(args, out)).into_iter().fold(order, usize::saturating_add);
+    results.saturating_add(reorder_scratch(args, &[0])).saturating_add(wide_bytes(args, 0))
 }
 
 /// NaN counts as larger than everything; equal elements keep their order.
@@ -89,7 +81,7 @@ fn topk(call: &mut Call<'_>) -> Result<(), Fault> {
 }
 
 fn running_scratch(args: &Args<'_>, out: usize) -> usize {
-    reorder_scratch(args, &[0]).saturating_add(wide(args, out)).saturating_add(wide(args, 0))
+    reorder_scratch(args, &[0]).saturating_add(wide_bytes(args, out)).saturating_add(wide_bytes(args, 0))
 }
 
 /// Sums up to and including each element.

@@ -133,7 +133,10 @@ impl<'c> Parameters<'c> {
         let (isa, inner) = (Isa::detect(), self.inner.max(1));
         split::chunks(call.parallel(), into, inner, |run, into| {
             if let Some(from) = from.get(run * inner..run * inner + into.len()) {
-                isa.vectorize(|| body(run % self.channels.max(1), from, into));
+                isa.vectorize(
+                    #[inline(always)]
+                    || body(run % self.channels.max(1), from, into),
+                );
             }
         });
     }

@@ -3,7 +3,7 @@
 //! Like element-wise operators, reductions compute in three types only; elements of other types are converted into
 //! scratch first. Any set of dimensions in any memory order is reduced by walking what is kept and, for each, what is
 //! reduced.
-use crate::dense::{buffer_bytes, convert_scratch, converted, row_major, store};
+use crate::dense::{buffer_bytes, convert_scratch, converted, row_major, store, wide_bytes};
 use crate::elementwise::compute;
 use crate::operands::misaligned;
 use crate::ops;
@@ -18,8 +18,8 @@ use sconce_schema::{Sizes, normalize_dim, normalize_dims};
 /// Reductions.
 pub(crate) static OPS: &[Op] = ops! {
     "aten::sum.IntList_out" [6] writes [4] scratch |args| scratch(args, &[4]), => sum;
-    "aten::mean.out" [6] writes [4] scratch |args| scratch(args, &[4]), => |call| mean(call, Some(1), 2, 4);
-    "aten::mean.dtype_out" [4] writes [2] scratch |args| scratch(args, &[2]), => |call| mean(call, None, 0, 2);
+    "aten::mean.out" [6] writes [4] scratch |args| mean_scratch(args, 4), => |call| mean(call, Some(1), 2, 4);
+    "aten::mean.dtype_out" [4] writes [2] scratch |args| mean_scratch(args, 2), => |call| mean(call, None, 0, 2);
     "aten::prod.out" [4] writes [2] scratch |args| scratch(args, &[2]), => |call| prod(call, None, 2);
     "aten::prod.int_out" [6] writes [4] scratch |args| scratch(args, &[4]), => |call| prod(call, Some(1), 4);
     "aten::amax.out" [5] writes [3] scratch |args| scratch(args, &[3]), => |call| extreme(call, true, Some(1), 3);
@@ -40,11 +40,13 @@ pub(crate) static OPS: &[Op] = ops! {
 
 /// Room for converted elements and for results of the widest type.
 fn scratch(args: &Args<'_>, outs: &[usize]) -> usize {
-    let results = |&out: &usize| match args.tensor_type(out) {
-        Ok((dtype, _)) => buffer_bytes((args.capacity(out).unwrap_or(0) / dtype.size()).saturating_mul(8)),
-        Err(_) => 0,
-    };
-    outs.iter().map(results).fold(convert_scratch(args, 0), usize::saturating_add)
+    let own = convert_scratch(args, 0, &[ScalarType::Float, ScalarType::Double, ScalarType::Long]);
+    outs.iter().map(|&out| wide_bytes(args, out)).fold(own, usize::saturating_add)
+}
+
+/// The same for means, for which integers become floating-point numbers.
+fn mean_scratch(args: &Args<'_>, out: usize) -> usize {
+    convert_scratch(args, 0, &[ScalarType::Float, ScalarType::Double]).saturating_add(wide_bytes(args, out))
 }
 
 /// The same where the input must be row-major with its last dimensions reduced.

@@ -143,14 +143,17 @@ impl Remap {
         let parallel = if to.len() > 2 * GRAIN { parallel } else { &Serial };
         let isa = Isa::detect();
         split::chunks(parallel, to, rows * inner.out, |task, to| {
-            isa.vectorize(|| {
-                for (row, to) in to.chunks_mut(inner.out.max(1)).enumerate() {
-                    match source_of_row(outer, task * rows + row) {
-                        Some(start) => fill_row(inner, from, start, to, fill),
-                        None => to.fill(fill),
+            isa.vectorize(
+                #[inline(always)]
+                || {
+                    for (row, to) in to.chunks_mut(inner.out.max(1)).enumerate() {
+                        match source_of_row(outer, task * rows + row) {
+                            Some(start) => fill_row(inner, from, start, to, fill),
+                            None => to.fill(fill),
+                        }
                     }
-                }
-            });
+                },
+            );
         });
     }
 }

@@ -131,7 +131,7 @@ pub fn repeat(sizes: &[usize], repeats: &[i64]) -> Result<Sizes, ShapeError> {
 /// The sizes of a padded tensor. `pads` are pairs (before, after) from the last dimension on; negative ones cut off.
 pub fn pad(sizes: &[usize], pads: &[i64]) -> Result<Sizes, ShapeError> {
     let pairs = pads.len() / 2;
-    if pads.len() % 2 != 0 || pairs > sizes.len() {
+    if !pads.len().is_multiple_of(2) || pairs > sizes.len() {
         return Err(ShapeError::Rank(pads.len()));
     }
     let mut result = Sizes::new(sizes).ok_or(ShapeError::Rank(sizes.len()))?;

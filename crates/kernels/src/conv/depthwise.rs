@@ -1,12 +1,13 @@
 //! Convolution with one input channel per group: no product, but rows to scale and add.
 //!
-//! Channels first: a plane is copied into the middle of zeros, so that no tap has to ask whether it lies inside; then a few
-//! outputs of a row stay in registers while all taps are added to them. Channels last: an output pixel
-//! is a row of channels that receives, tap by tap, the input pixel times the tap's weights, which are first brought into the
-//! order `[tap, channel]`.
+//! Channels first: a plane is copied into the middle of zeros, so that no tap has to ask whether it lies inside; then a
+//! few outputs of a row stay in registers while all taps are added to them. Channels last: an output pixel is a row of
+//! channels that receives, tap by tap, the input pixel times the tap's weights, which are first brought into the order
+//! `[tap, channel]`.
 use super::{Conv, Operands};
 use crate::gemm::{Epilogue, clamp};
 use crate::isa::Isa;
+use crate::map::worth;
 use crate::split::{self, Slots};
 use sconce_parallel::Parallel;
 
@@ -44,6 +45,7 @@ pub(super) fn channels_first(
 ) {
     let plane = out.len() / conv.batch / conv.out_channels;
     let input_plane: usize = conv.input.iter().product();
+    let par = worth(par, out.len() * conv.taps());
     let slots = Slots::new(scratch, plane_scratch(conv), par.width());
     split::chunks(par, out, plane, |i, out| {
         let (image, channel) = (i / conv.out_channels, i % conv.out_channels);
@@ -153,7 +155,7 @@ pub(super) fn channels_last(
     let [deep, rows, across] = conv.output().unwrap_or_default();
     let [depth, height, width] = conv.axes();
     let image_len = operands.input.len() / conv.batch;
-    split::chunks(par, out, across * channels, |row, out| {
+    split::chunks(worth(par, out.len() * taps), out, across * channels, |row, out| {
         let (image, oz, oy) = (row / rows / deep, row / rows % deep, row % rows);
         let image = &operands.input[image * image_len..][..image_len];
         let [kdeep, tall, wide] = conv.kernel;

@@ -1,7 +1,7 @@
 //! The operands of a convolution's product, gathered from images and weights while they are packed.
 //!
-//! * [`Columns`], channels first: row `(ic, tap)`, column `output pixel`. Pixels of one output row read consecutive (or evenly
-//!   spaced) elements of one input row, so a panel is filled run by run.
+//! * [`Columns`], channels first: row `(ic, tap)`, column `output pixel`. Pixels of one output row read consecutive (or
+//!   evenly spaced) elements of one input row, so a panel is filled run by run.
 //! * [`Patches`], channels last: row `(image, output pixel)`, column `(tap, ic)`; the channels of a tap are one copy.
 //! * [`Weights`]: the weight as PyTorch keeps it, addressed by output channel, input channel and tap.
 use super::Conv;
@@ -290,8 +290,8 @@ impl<'a> Weights<'a> {
         self.data[oc * self.steps.0 + k / taps * self.steps.1 + k % taps]
     }
 
-    /// A stretch of a forward weight is contiguous for each output channel: transposed a few elements at a time, its rows
-    /// then go where the order wants them.
+    /// A stretch of a forward weight is contiguous for each output channel: transposed a few elements at a time, its
+    /// rows then go where the order wants them.
     fn stretch(
         &self,
         isa: Isa,

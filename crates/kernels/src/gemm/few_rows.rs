@@ -1,12 +1,12 @@
 //! Products with few rows, where B is read only once and packing it would double the work.
 //!
 //! Two layouts matter. B row-major: each of its rows is added, scaled, to the rows of C, which stay in the cache
-//! ([`scaled_rows`]). B transposed: each of its rows makes one dot product with each row of A ([`dot_products`]). Both read B
-//! front to back, at the speed of memory.
+//! ([`scaled_rows`]). B transposed: each of its rows makes one dot product with each row of A ([`dot_products`]). Both
+//! read B front to back, at the speed of memory.
 #![allow(unsafe_code, reason = "pointers handed to the micro-kernels")]
 
 use super::tile::Family;
-use super::{Gemm, Init, WORTH_THREADS, clamp};
+use super::{Gemm, Init, WORTH_THREADS, clamp, work};
 use crate::isa::Isa;
 use crate::split::{self, Block};
 use sconce_parallel::{Parallel, Serial};
@@ -28,7 +28,7 @@ pub(super) fn gemm(isa: Isa, par: &dyn Parallel, g: &Gemm<'_>, c: &mut [f32], ld
         Init::PerColumn(bias) => assert!(bias.len() >= g.n, "a bias of {} for {} columns", bias.len(), g.n),
         Init::Zero | Init::Scaled(_) => {}
     }
-    let par = if g.m * g.n * g.k < WORTH_THREADS { &Serial } else { par };
+    let par = if work(g.m, g.n, g.k) < WORTH_THREADS { &Serial } else { par };
     // Rows of C this long stay in the first-level cache, and B is read in long stretches.
     let longest = 4096 / g.m.max(1) / 64 * 64;
     let tasks = if par.width() == 1 { 1 } else { 4 * par.width() };

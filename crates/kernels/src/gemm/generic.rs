@@ -21,8 +21,8 @@ pub trait Product: Number {
 macro_rules! products {
     ($($t:ty => $acc:ty),*) => {$(impl Product for $t { type Acc = $acc; })*};
 }
-products!(u8 => u8, i8 => i8, i16 => i16, u16 => u16, i32 => i32, u32 => u32, i64 => i64, u64 => u64, f32 => f32, f64 => f64,
-    f16 => f32, bf16 => f32, crate::Bool => crate::Bool);
+products!(u8 => u8, i8 => i8, i16 => i16, u16 => u16, i32 => i32, u32 => u32, i64 => i64, u64 => u64);
+products!(f32 => f32, f64 => f64, f16 => f32, bf16 => f32, crate::Bool => crate::Bool);
 
 /// `C[m x n] = A[m x k] * B[k x n] + init` for any kind of number; C is row-major with rows `ldc` apart.
 pub fn gemm<T: Product>(
@@ -37,7 +37,7 @@ pub fn gemm<T: Product>(
 ) {
     a.check(m, k, "A");
     b.check(k, n, "B");
-    let par = if m * n * k < 20_000 { &Serial } else { par };
+    let par = if super::work(m, n, k) < 20_000 { &Serial } else { par };
     split::blocks(
         par,
         c,

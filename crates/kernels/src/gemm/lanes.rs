@@ -1,7 +1,8 @@
 //! The handful of vector operations a matrix product needs, for each instruction set.
 //!
-//! [`Lanes`] is one vector of `f32`. The tiles in [`super::tile`] are written once over it. Its functions carry no target
-//! feature of their own; they are inlined into tile functions that do, which is where they become single instructions.
+//! [`Lanes`] is one vector of `f32`. The tiles in [`super::tile`] are written once over it. Its functions carry no
+//! target feature of their own; they are inlined into tile functions that do, which is where they become single
+//! instructions.
 #![allow(unsafe_code, reason = "vector instructions of the GEMM micro-kernels")]
 #![allow(clippy::missing_safety_doc, reason = "the contract of all functions is that of the trait")]
 

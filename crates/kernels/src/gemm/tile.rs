@@ -11,12 +11,13 @@
 //!        └─┘ └──────────────┘
 //! ```
 //!
-//! A [`Family`] is the table of all tiles of an instruction set: every height up to `mr`, every width up to `nv` vectors,
-//! so that no edge is padded by more than one vector.
+//! A [`Family`] is the table of all tiles of an instruction set: every height up to `mr`, every width up to `nv`
+//! vectors, so that no edge is padded by more than one vector.
 #![allow(unsafe_code, reason = "loads and stores of the GEMM micro-kernels")]
 
 use super::lanes::{Lanes, Portable};
 use crate::isa::Isa;
+use crate::split::extent;
 
 /// What is added to the product of one tile.
 #[derive(Clone, Copy)]
@@ -33,9 +34,9 @@ pub(super) enum Addend {
 /// One tile: `C[rows x columns] = A * B + addend`, clamped.
 ///
 /// # Safety
-/// A kernel of height MR and width NV vectors reads `a[i * a_stride + p]` and `b[p * NV * LANES + j]`, and reads and writes
-/// `c[i * c_stride + j]`, for `i < MR`, `p < k`, `j < columns <= NV * LANES` (B in full width). All of these, and the MR
-/// or `columns` values of the addend, must be valid.
+/// A kernel of height MR and width NV vectors reads `a[i * a_stride + p]` and `b[p * NV * LANES + j]`, and reads and
+/// writes `c[i * c_stride + j]`, for `i < MR`, `p < k`, `j < columns <= NV * LANES` (B in full width). All of these,
+/// and the MR or `columns` values of the addend, must be valid.
 pub(super) struct Tile {
     pub(super) k: usize,
     pub(super) a: *const f32,
@@ -95,7 +96,8 @@ impl Family {
         if rows == 0 || columns == 0 {
             return;
         }
-        assert!((rows - 1) * stride + columns <= from.len() && (columns - 1) * step + rows <= to.len());
+        let fits = |extent: Option<usize>, len: usize| extent.is_some_and(|extent| extent <= len);
+        assert!(fits(extent(rows, stride, columns), from.len()) && fits(extent(columns, step, rows), to.len()));
         let (whole_rows, whole_columns) = (rows - rows % self.lanes, columns - columns % self.lanes);
         for j in (0..whole_columns).step_by(self.lanes) {
             for i in (0..whole_rows).step_by(self.lanes) {

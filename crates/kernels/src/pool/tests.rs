@@ -83,8 +83,8 @@ fn largest_and_mean_of_every_shape() {
     }
 }
 
-/// `torch.nn.functional.avg_pool1d(torch.arange(1., 6.), 3, 2, padding=1, ceil_mode=True, count_include_pad=True)` and the
-/// same without, by hand: windows (0 1 2) (2 3 4) (4 5 0).
+/// `torch.nn.functional.avg_pool1d(torch.arange(1., 6.), 3, 2, padding=1, ceil_mode=True, count_include_pad=True)` and
+/// the same without, by hand: windows (0 1 2) (2 3 4) (4 5 0).
 #[test]
 fn padding_in_the_divisor() {
     let p = Pooling {

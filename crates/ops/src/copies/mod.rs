@@ -89,7 +89,7 @@ pub(crate) fn assign(call: &Call<'_>, x: Tensor<'_>, out_argument: usize, out: T
         return write(call.parallel(), &View::from(x).broadcast_to(out.sizes())?, out.into());
     }
     compute!(x.dtype, 0, C => {
-        run(call.parallel(), [Source::Tensor(x)], out_argument, out, |x, out| each1(x, out, |x: C| x))
+        run(call.parallel(), [Source::Tensor(x)], out_argument, out, #[inline(always)] |x, out| each1(x, out, #[inline(always)] |x: C| x))
     })
 }
 

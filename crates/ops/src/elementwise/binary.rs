@@ -42,14 +42,14 @@ macro_rules! arithmetic {
         match $dtype {
             ScalarType::Double => {
                 type $R = f64;
-                run(parallel, $sources, $out, $target, |x, out| each2(x, out, |$a: $R, $b: $R| -> $R { $real }))
+                run(parallel, $sources, $out, $target, #[inline(always)] |x, out| each2(x, out, #[inline(always)] |$a: $R, $b: $R| -> $R { $real }))
             }
             dtype if dtype.is_floating() => {
                 type $R = f32;
-                run(parallel, $sources, $out, $target, |x, out| each2(x, out, |$a: $R, $b: $R| -> $R { $real }))
+                run(parallel, $sources, $out, $target, #[inline(always)] |x, out| each2(x, out, #[inline(always)] |$a: $R, $b: $R| -> $R { $real }))
             }
             dtype if dtype.is_integral(true) => {
-                run(parallel, $sources, $out, $target, |x, out| each2(x, out, |$a: i64, $b: i64| -> i64 { $int }))
+                run(parallel, $sources, $out, $target, #[inline(always)] |x, out| each2(x, out, #[inline(always)] |$a: i64, $b: i64| -> i64 { $int }))
             }
             other => Err(crate::typed::unsupported(0, other)),
         }

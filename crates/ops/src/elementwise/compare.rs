@@ -12,7 +12,7 @@ macro_rules! compare {
             let (sources, dtype, out) = two(call, [0, 1], 2)?;
             let parallel = call.parallel();
             compute!(dtype, 0, C => {
-                run(parallel, sources, 2, out, |x, out| each2(x, out, |$a: C, $b: C| Bool::from($body)))
+                run(parallel, sources, 2, out, #[inline(always)] |x, out| each2(x, out, #[inline(always)] |$a: C, $b: C| Bool::from($body)))
             })
         }
     };
@@ -41,8 +41,8 @@ fn logical(call: &mut Call<'_>, f: fn(bool, bool) -> bool) -> Result<(), Fault> 
     let (sources, dtype, out) = two(call, [0, 1], 2)?;
     let parallel = call.parallel();
     compute!(dtype, 0, C => {
-        run(parallel, sources, 2, out, |x, out| {
-            each2(x, out, |a: C, b: C| Bool::from(f(a != C::ZERO, b != C::ZERO)))
+        run(parallel, sources, 2, out, #[inline(always)] |x, out| {
+            each2(x, out, #[inline(always)] |a: C, b: C| Bool::from(f(a != C::ZERO, b != C::ZERO)))
         })
     })
 }

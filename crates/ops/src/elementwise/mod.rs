@@ -56,6 +56,13 @@ impl Source<'_> {
     }
 }
 
+#[inline(always)]
+fn convert_all<A: Typed, B: Typed>(from: &[A], into: &mut [B]) {
+    for (into, &value) in into.iter_mut().zip(from) {
+        *into = convert(value);
+    }
+}
+
 /// Converts `into.len()` elements, `step` apart from element `at` on.
 pub(crate) type Load<C> = fn(isa: Isa, data: &[u8], at: usize, step: usize, into: &mut [C]);
 
@@ -63,7 +70,10 @@ fn load<T: Typed, C: Typed>(isa: Isa, data: &[u8], at: usize, step: usize, into:
     let Some(from) = view::<T>(data).and_then(|from| from.get(at..)) else { return };
     match step {
         0 => into.fill(from.first().map_or(C::ZERO, |&value| convert(value))),
-        1 => isa.vectorize(|| into.iter_mut().zip(from).for_each(|(into, &value)| *into = convert(value))),
+        1 => isa.vectorize(
+            #[inline(always)]
+            || convert_all(from, into),
+        ),
         _ => into.iter_mut().zip(from.iter().step_by(step)).for_each(|(into, &value)| *into = convert(value)),
     }
 }
@@ -131,7 +141,10 @@ pub(crate) type Store<O> = fn(isa: Isa, results: &[O], into: &mut [u8]);
 
 fn store<O: Typed, T: Typed>(isa: Isa, results: &[O], into: &mut [u8]) {
     let Some(into) = view_mut::<T>(into) else { return };
-    isa.vectorize(|| into.iter_mut().zip(results).for_each(|(into, &result)| *into = convert(result)));
+    isa.vectorize(
+        #[inline(always)]
+        || convert_all(results, into),
+    );
 }
 
 /// Runs `f` over operands and output. `f` gets slices of equal length; it is compiled for every instruction set.
@@ -143,7 +156,12 @@ pub(crate) fn run<C: Typed, O: Typed, const N: usize>(
     f: impl Fn([&[C]; N], &mut [O]) + Sync,
 ) -> Result<(), Fault> {
     let isa = Isa::detect();
-    let body = |operands: [&[C]; N], results: &mut [O]| isa.vectorize(|| f(operands, results));
+    let body = |operands: [&[C]; N], results: &mut [O]| {
+        isa.vectorize(
+            #[inline(always)]
+            || f(operands, results),
+        )
+    };
     run_body(isa, parallel, sources, out_argument, out, &body)
 }
 
@@ -235,17 +253,23 @@ pub(crate) use compute;
 /// Applies a function of one number to all.
 #[inline(always)]
 pub(crate) fn each1<C: Copy, O>([x]: [&[C]; 1], out: &mut [O], f: impl Fn(C) -> O) {
-    out.iter_mut().zip(x).for_each(|(out, &x)| *out = f(x));
+    for (out, &x) in out.iter_mut().zip(x) {
+        *out = f(x);
+    }
 }
 
 /// Applies a function of two numbers to all pairs.
 #[inline(always)]
 pub(crate) fn each2<C: Copy, O>([a, b]: [&[C]; 2], out: &mut [O], f: impl Fn(C, C) -> O) {
-    out.iter_mut().zip(a.iter().zip(b)).for_each(|(out, (&a, &b))| *out = f(a, b));
+    for (out, (&a, &b)) in out.iter_mut().zip(a.iter().zip(b)) {
+        *out = f(a, b);
+    }
 }
 
 /// Applies a function of three numbers to all triples.
 #[inline(always)]
 pub(crate) fn each3<C: Copy, O>([a, b, c]: [&[C]; 3], out: &mut [O], f: impl Fn(C, C, C) -> O) {
-    out.iter_mut().zip(a.iter().zip(b).zip(c)).for_each(|(out, ((&a, &b), &c))| *out = f(a, b, c));
+    for (out, ((&a, &b), &c)) in out.iter_mut().zip(a.iter().zip(b).zip(c)) {
+        *out = f(a, b, c);
+    }
 }

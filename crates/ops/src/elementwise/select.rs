@@ -25,8 +25,8 @@ fn choose(call: &mut Call<'_>, [condition, yes, no]: [usize; 3], out: usize) -> 
     let target = call.out(out, &sizes)?;
     let parallel = call.parallel();
     compute!(dtype, 0, C => {
-        run(parallel, [condition, yes, no], out, target, |x, out| {
-            each3(x, out, |condition: C, yes: C, no: C| if condition != C::ZERO { yes } else { no })
+        run(parallel, [condition, yes, no], out, target, #[inline(always)] |x, out| {
+            each3(x, out, #[inline(always)] |condition: C, yes: C, no: C| if condition != C::ZERO { yes } else { no })
         })
     })
 }
@@ -44,7 +44,7 @@ fn clamp(call: &mut Call<'_>) -> Result<(), Fault> {
     let target = call.out(3, &sizes)?;
     let (parallel, open) = (call.parallel(), [low.is_none(), high.is_none()]);
     compute!(dtype, 0, C => {
-        run(parallel, sources, 3, target, |x, out| each3(x, out, |x: C, low: C, high: C| {
+        run(parallel, sources, 3, target, #[inline(always)] |x, out| each3(x, out, #[inline(always)] |x: C, low: C, high: C| {
             let raise = !open[0] && !x.is_nan() && (low.is_nan() || x < low);
             let raised = if raise { low } else { x };
             let lower = !open[1] && !raised.is_nan() && (high.is_nan() || raised > high);

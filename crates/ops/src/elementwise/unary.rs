@@ -20,11 +20,11 @@ macro_rules! real {
         match to_floating(x.dtype) {
             sconce_core::ScalarType::Double => {
                 type $R = f64;
-                run($call.parallel(), sources, $out, out, |x, out| each1(x, out, |$x: $R| -> $R { $body }))
+                run($call.parallel(), sources, $out, out, #[inline(always)] |x, out| each1(x, out, #[inline(always)] |$x: $R| -> $R { $body }))
             }
             _ => {
                 type $R = f32;
-                run($call.parallel(), sources, $out, out, |x, out| each1(x, out, |$x: $R| -> $R { $body }))
+                run($call.parallel(), sources, $out, out, #[inline(always)] |x, out| each1(x, out, #[inline(always)] |$x: $R| -> $R { $body }))
             }
         }
     }};
@@ -38,13 +38,51 @@ macro_rules! number {
             let out = call.out($out, x.sizes())?;
             let (parallel, sources) = (call.parallel(), [Source::Tensor(x)]);
             match x.dtype {
-                sconce_core::ScalarType::Double => {
-                    run(parallel, sources, $out, out, |x, out| each1(x, out, |$x: f64| $real))
-                }
-                dtype if dtype.is_floating() => {
-                    run(parallel, sources, $out, out, |x, out| each1(x, out, |$x: f32| $real))
-                }
-                _ => run(parallel, sources, $out, out, |x, out| each1(x, out, |$i: i64| -> i64 { $int })),
+                sconce_core::ScalarType::Double => run(
+                    parallel,
+                    sources,
+                    $out,
+                    out,
+                    #[inline(always)]
+                    |x, out| {
+                        each1(
+                            x,
+                            out,
+                            #[inline(always)]
+                            |$x: f64| $real,
+                        )
+                    },
+                ),
+                dtype if dtype.is_floating() => run(
+                    parallel,
+                    sources,
+                    $out,
+                    out,
+                    #[inline(always)]
+                    |x, out| {
+                        each1(
+                            x,
+                            out,
+                            #[inline(always)]
+                            |$x: f32| $real,
+                        )
+                    },
+                ),
+                _ => run(
+                    parallel,
+                    sources,
+                    $out,
+                    out,
+                    #[inline(always)]
+                    |x, out| {
+                        each1(
+                            x,
+                            out,
+                            #[inline(always)]
+                            |$i: i64| -> i64 { $int },
+                        )
+                    },
+                ),
             }
         }
     };
@@ -58,7 +96,7 @@ macro_rules! test {
             let out = call.out(1, x.sizes())?;
             let parallel = call.parallel();
             compute!(x.dtype, 0, $C => {
-                run(parallel, [Source::Tensor(x)], 1, out, |x, out| each1(x, out, |$x: $C| -> Bool { Bool::from($body) }))
+                run(parallel, [Source::Tensor(x)], 1, out, #[inline(always)] |x, out| each1(x, out, #[inline(always)] |$x: $C| -> Bool { Bool::from($body) }))
             })
         }
     };
@@ -177,7 +215,7 @@ fn clamp(call: &mut Call<'_>, out: usize) -> Result<(), Fault> {
             scalar.map_or(open, |s| if C::INTEGER { C::from_i64(s.to_i64()) } else { C::from_f64(s.to_f64()) })
         };
         let (low, high) = (bound(low, C::LOWEST), bound(high, C::HIGHEST));
-        run(parallel, [Source::Tensor(x)], out, target, |x, out| each1(x, out, |x: C| {
+        run(parallel, [Source::Tensor(x)], out, target, #[inline(always)] |x, out| each1(x, out, #[inline(always)] |x: C| {
             let x = if x < low { low } else { x };
             if x > high { high } else { x }
         }))
@@ -189,12 +227,36 @@ fn bitwise_not(call: &mut Call<'_>) -> Result<(), Fault> {
     let out = call.out(1, x.sizes())?;
     let parallel = call.parallel();
     match x.dtype {
-        sconce_core::ScalarType::Bool => {
-            run(parallel, [Source::Tensor(x)], 1, out, |x, out| each1(x, out, |x: i64| Bool::from(x == 0)))
-        }
-        dtype if dtype.is_integral(false) => {
-            run(parallel, [Source::Tensor(x)], 1, out, |x, out| each1(x, out, |x: i64| !x))
-        }
+        sconce_core::ScalarType::Bool => run(
+            parallel,
+            [Source::Tensor(x)],
+            1,
+            out,
+            #[inline(always)]
+            |x, out| {
+                each1(
+                    x,
+                    out,
+                    #[inline(always)]
+                    |x: i64| Bool::from(x == 0),
+                )
+            },
+        ),
+        dtype if dtype.is_integral(false) => run(
+            parallel,
+            [Source::Tensor(x)],
+            1,
+            out,
+            #[inline(always)]
+            |x, out| {
+                each1(
+                    x,
+                    out,
+                    #[inline(always)]
+                    |x: i64| !x,
+                )
+            },
+        ),
         other => Err(crate::typed::unsupported(0, other)),
     }
 }

@@ -14,11 +14,11 @@ use sconce_core::{
 };
 
 /// Words of the state block.
-const STATE_WORDS: usize = 195;
+const STATE_WORDS: usize = 218;
 /// Bytes of the arena that the exporter planned.
 const ARENA_BYTES: usize = 12_288;
 /// Words of scratch.
-const SCRATCH_WORDS: usize = 2_000;
+const SCRATCH_WORDS: usize = 4_257;
 
 static OPS: &[Op] = &[
     sconce_ops::op("aten::convolution.out"),

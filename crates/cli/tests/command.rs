@@ -1,0 +1,301 @@
+//! The built command on programs that work, programs that cannot work, and files that are none.
+mod support;
+
+use support::{Folder, adder, counter, floats, golden, npy, sconce, shape_only};
+
+#[test]
+fn check_runs_a_folder_of_golden_programs() {
+    let folder = Folder::new("folder");
+    for name in ["no_constants.pte", "no_constants.npz", "passed_through.pte", "passed_through.npz"] {
+        std::fs::copy(golden(name), folder.path(name)).unwrap();
+    }
+    let answer = sconce(["check", folder.root()]);
+    assert_eq!((answer.code, answer.out.as_str()), (0, "2 passed, 0 failed\n"));
+    folder.write("alone.pte", &adder().write());
+    assert_eq!(sconce(["check", folder.root()]).out, "2 passed, 0 failed, 1 skipped\n");
+}
+
+#[test]
+fn check_tells_what_differs_and_where() {
+    let folder = Folder::new("differs");
+    let program = folder.write("sum.pte", &adder().write());
+    let (x, y) = (floats(&[1., 2., 3., 4.], "2, 2"), floats(&[10., 20., 30., 40.], "2, 2"));
+    let right = floats(&[11., 22., 33., 44.], "2, 2");
+    folder.write_npz("sum.right.npz", &[("in0", &x), ("in1", &y), ("out0", &right), ("other", &x)]);
+    let answer = sconce(["check", &program]);
+    assert_eq!((answer.code, answer.out.as_str()), (0, "1 passed, 0 failed\n"));
+    let wrong = floats(&[11., 22., 33.5, 44.], "2, 2");
+    let wrong = folder.write_npz("sum.wrong.npz", &[("in0", &x), ("in1", &y), ("out0", &wrong)]);
+    let answer = sconce(["check", &program, &wrong]);
+    assert_eq!(answer.code, 1);
+    let line = format!(
+        "FAIL {program} [wrong]: out0 largest error 0.5 at [1, 0]: 33 instead of 33.5 (1 of 4 elements differ)"
+    );
+    assert_eq!(answer.out, format!("{line}\n0 passed, 1 failed\n"));
+    assert_eq!(sconce(["check", &program, &wrong, "--rtol", "0.1"]).out, "1 passed, 0 failed\n");
+    assert_eq!(sconce(["check", folder.root()]).out.lines().last(), Some("1 passed, 1 failed"));
+}
+
+#[test]
+fn check_counts_a_program_that_cannot_be_loaded() {
+    let folder = Folder::new("broken");
+    folder.write("sum.pte", b"ruined");
+    let x = floats(&[1.], "1");
+    folder.write_npz("sum.a.npz", &[("in0", &x)]);
+    folder.write_npz("sum.b.npz", &[("in0", &x)]);
+    let answer = sconce(["check", folder.root()]);
+    assert_eq!(answer.code, 1);
+    assert!(answer.out.starts_with("FAIL ") && answer.out.ends_with("0 passed, 2 failed\n"), "{}", answer.out);
+}
+
+#[test]
+fn check_runs_steps_in_order_on_one_session_and_other_methods_by_name() {
+    let folder = Folder::new("steps");
+    folder.write("count.pte", &counter().write());
+    // The counter starts at 100 and adds its input: after step n, with inputs 0 to n, it is 100 + n(n + 1) / 2.
+    for step in 0u8..12 {
+        let value = f32::from(step);
+        let total = 100.0 + value * (value + 1.0) / 2.0;
+        let arrays = [("in0", &floats(&[value], "1")), ("out0", &floats(&[total], "1"))];
+        folder.write_npz(&format!("count.step{step}.npz"), &arrays);
+    }
+    let arrays = [("in0", &floats(&[3.], "1")), ("out0", &floats(&[9.], "1"))];
+    folder.write_npz("count.square.npz", &arrays);
+    let answer = sconce(["check", folder.root()]);
+    assert_eq!((answer.code, answer.out.as_str()), (0, "13 passed, 0 failed\n"), "{}", answer.err);
+}
+
+#[test]
+fn check_reads_the_cases_of_a_bundle() {
+    use sconce_format::bpte::model::{Bundle, Case, Suite, Tensor, Value};
+    let tensor = |values: [f32; 4]| {
+        let data: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let dtype = sconce_format::ScalarType::Float;
+        Value::Tensor(Tensor { dtype, sizes: vec![2, 2], dim_order: vec![0, 1], data: data.into() })
+    };
+    let inputs = vec![tensor([1., 2., 3., 4.]), tensor([1., 1., 1., 1.])];
+    let case = |last| Case { inputs: inputs.clone(), outputs: vec![tensor([2., 3., 4., last])] };
+    let suites = vec![Suite { method: "forward".to_owned(), cases: vec![case(5.), case(6.)] }];
+    let bundle = Bundle { version: 0, program: adder().write().into(), suites };
+    let folder = Folder::new("bundle");
+    let path = folder.write("sum.bpte", &bundle.write());
+    let answer = sconce(["check", &path]);
+    assert_eq!(answer.code, 1);
+    assert!(answer.out.contains("[forward case 1]: out0 largest error 1 at [1, 1]"), "{}", answer.out);
+    assert_eq!(answer.out.lines().last(), Some("1 passed, 1 failed"));
+    let answer = sconce(["inspect", &path]);
+    assert!(answer.out.contains("2 test case(s) for `forward`"), "{}", answer.out);
+}
+
+#[test]
+fn run_takes_arrays_and_writes_outputs() {
+    let folder = Folder::new("run");
+    let program = folder.write("sum.pte", &adder().write());
+    let x = folder.write("x.npy", &floats(&[1., 2., 3., 4.], "2, 2"));
+    let y = folder.write("y.npy", &floats(&[0.5; 4], "2, 2"));
+    let z = folder.path("z.npz");
+    let answer = sconce(["run", &program, "--input", &x, "--input", &y, "--output", z.to_str().unwrap()]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(
+        answer.out.contains("out0  float32 [2, 2]  [1.5, 2.5, 3.5, 4.5]  min 1.5  max 4.5  mean 3"),
+        "{}",
+        answer.out
+    );
+    let mut archive = zip::ZipArchive::new(std::fs::File::open(z).unwrap()).unwrap();
+    let mut stored = Vec::new();
+    std::io::Read::read_to_end(&mut archive.by_name("out0.npy").unwrap(), &mut stored).unwrap();
+    let values: Vec<u8> = [1.5f32, 2.5, 3.5, 4.5].iter().flat_map(|value| value.to_le_bytes()).collect();
+    assert!(stored.ends_with(&values));
+    let answer = sconce(["run", &program, "--input", &x, "--input", &y, "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!(report["outputs"][0]["values"], serde_json::json!([1.5, 2.5, 3.5, 4.5]));
+    let labels = folder.write("labels.txt", b"cat\ndog\n");
+    let answer = sconce(["run", &program, "--input", &x, "--input", &y, "--labels", &labels]);
+    // The softmax of 1.5 and 2.5 is 1 / (1 + e) = 0.2689.
+    assert!(answer.out.contains("73.11 %  dog\n") && answer.out.contains("26.89 %  cat\n"), "{}", answer.out);
+}
+
+#[test]
+fn run_says_what_is_wrong_with_inputs() {
+    let folder = Folder::new("inputs");
+    let program = folder.write("sum.pte", &adder().write());
+    let good = folder.write("good.npy", &floats(&[0.; 4], "2, 2"));
+    let long = folder.write("long.npy", &floats(&[0.; 6], "2, 3"));
+    let double = folder.write("double.npy", &npy("<f8", "2, 2", &[0; 32]));
+    let run = |inputs: &[&str]| {
+        let inputs = inputs.iter().flat_map(|input| ["--input", *input]);
+        let answer = sconce(["run", program.as_str()].into_iter().chain(inputs));
+        (answer.code, answer.err)
+    };
+    let expect = |(code, text): (i32, String), want: i32, words: &[&str]| {
+        assert_eq!(code, want, "{text}");
+        assert!(words.iter().all(|word| text.contains(word)), "{words:?} in: {text}");
+    };
+    expect(run(&[]), 1, &["nothing was given for in0", "in1  float32 [2, 2]", "hint: pass `--input"]);
+    expect(run(&[&good]), 1, &["nothing was given for in1"]);
+    expect(run(&[&good, &good, &good]), 1, &["no input left", "good.npy", "takes 2 input(s)"]);
+    expect(run(&[&good, &long]), 1, &["input 1 of `forward` must be float32 [2, 2], but float32 [2, 3] was given"]);
+    expect(run(&[&good, &double]), 1, &["but float64 [2, 2] was given", "astype(\"float32\")"]);
+    expect(run(&[&good, "none.npy"]), 1, &["cannot read none.npy"]);
+    expect(run(&[&good, "x.txt"]), 2, &["x.txt is no input"]);
+    let unnamed = folder.write_npz("unnamed.npz", &[("arr_0", &floats(&[0.], "1"))]);
+    expect(run(&[&unnamed]), 1, &["has no arrays in0", "arr_0"]);
+}
+
+#[test]
+fn files_that_are_no_programs() {
+    let folder = Folder::new("files");
+    let whole = adder().write();
+    let cut = folder.write("cut.pte", &whole[..whole.len() / 2]);
+    let text = folder.write("text.pte", b"# A model\n\nDownload it from elsewhere.\n");
+    let pointer = folder.write("pointer.pte", b"version https://git-lfs.github.com/spec/v1\n");
+    let empty = folder.write("empty.pte", b"");
+    for (path, words) in [
+        ("missing.pte", ["cannot read missing.pte", "error: "]),
+        (&text, ["not an ExecuTorch program", "hint: this looks like a text file"]),
+        (&pointer, ["not an ExecuTorch program", "git lfs pull"]),
+        (&cut, ["cut.pte: the file ", "error: "]),
+        (&empty, ["truncated", "hint: the file is empty"]),
+    ] {
+        for command in ["run", "inspect", "bench"] {
+            let answer = sconce([command, path]);
+            assert_eq!((answer.code, answer.out.as_str()), (1, ""), "{command} {path}");
+            assert!(words.iter().all(|word| answer.err.contains(word)), "{words:?} in: {}", answer.err);
+        }
+    }
+}
+
+#[test]
+fn programs_that_ask_for_what_is_not_there() {
+    let folder = Folder::new("asks");
+    let unknown = folder.write(
+        "unknown.pte",
+        &shape_only(|plan, x, y| {
+            plan.call("mine::first.out", [x, y]);
+            plan.call("mine::second", [x, y]);
+        }),
+    );
+    let answer = sconce(["run", &unknown]);
+    assert_eq!(answer.code, 1);
+    assert!(answer.err.contains("mine::first.out, mine::second"), "{}", answer.err);
+    let answer = sconce(["inspect", &unknown, "--plan"]);
+    assert_eq!(answer.code, 0);
+    for words in ["mine::second     not in this build", "scratch is unknown", "%0 float32[2]"] {
+        assert!(answer.out.contains(words), "{words:?} in: {}", answer.out);
+    }
+    let report: serde_json::Value = serde_json::from_str(&sconce(["inspect", &unknown, "--json"]).out).unwrap();
+    let method = &report["methods"][0];
+    assert_eq!(method["operators"][0], serde_json::json!({ "name": "mine::first.out", "calls": 1, "present": false }));
+    assert_eq!(
+        (&method["memory"]["scratch"], &method["memory"]["arenas"]),
+        (&serde_json::Value::Null, &serde_json::json!([0, 24]))
+    );
+
+    let delegated = folder.write(
+        "delegated.pte",
+        &shape_only(|plan, x, y| {
+            use sconce_format::pte::model::{Delegate, Instruction};
+            let payload = vec![7; 5].into();
+            plan.delegates.push(Delegate {
+                backend: "MoonBackend".to_owned(),
+                payload,
+                inline: false,
+                specs: Vec::new(),
+            });
+            plan.push(Instruction::Delegate { delegate: 0, args: vec![x, y] });
+        }),
+    );
+    let answer = sconce(["run", &delegated]);
+    assert_eq!(answer.code, 1);
+    assert!(answer.err.contains("the backend(s) MoonBackend, which this build lacks; it has "), "{}", answer.err);
+    let answer = sconce(["inspect", &delegated]);
+    assert!(answer.out.contains("MoonBackend  5 bytes  not in this build"), "{}", answer.out);
+}
+
+#[test]
+fn external_data_is_asked_for_and_found() {
+    use sconce_format::pte::model::{Storage, Tensor};
+    use sconce_format::{ScalarType, ptd};
+    let folder = Folder::new("external");
+    let program = folder.write(
+        "lamp.pte",
+        &shape_only(|plan, x, y| {
+            let mut weight = Tensor::new(ScalarType::Float, [2], Storage::External(None));
+            weight.name = Some("lamp.weight".to_owned());
+            let weight = plan.value(weight);
+            plan.call("aten::mul.out", [x, weight, y, y]);
+        }),
+    );
+    let x = folder.write("x.npy", &floats(&[3., 4.], "2"));
+    let answer = sconce(["run", &program, "--input", &x]);
+    assert_eq!(answer.code, 1);
+    assert!(answer.err.contains("hint: ") && answer.err.contains("--data"), "{}", answer.err);
+    assert!(sconce(["inspect", &program]).out.contains("lamp.weight  8 bytes  not given"));
+
+    let bytes: Vec<u8> = [2f32, 0.5].iter().flat_map(|value| value.to_le_bytes()).collect();
+    let layout = ptd::model::Layout { dtype: ScalarType::Float, sizes: vec![2], dim_order: vec![0] };
+    let entry = ptd::model::Entry { key: "lamp.weight".to_owned(), data: bytes.into(), layout: Some(layout) };
+    let data = folder.write("lamp.ptd", &ptd::model::Data { version: 0, entries: vec![entry] }.write());
+    let answer = sconce(["run", &program, "--input", &x, "--data", &data]);
+    assert!(answer.out.contains("[6, 2]"), "{} {}", answer.out, answer.err);
+    assert!(sconce(["inspect", &data]).out.contains("lamp.weight  float32 [2]  8 bytes"));
+    folder.write_npz("lamp.npz", &[("in0", &floats(&[3., 4.], "2")), ("out0", &floats(&[6., 2.], "2"))]);
+    assert_eq!(sconce(["check", &program]).out, "1 passed, 0 failed\n");
+}
+
+#[test]
+fn bench_measures() {
+    let folder = Folder::new("bench");
+    let program = folder.write("sum.pte", &adder().write());
+    let answer = sconce(["bench", &program, &program, "--json", "--seconds", "0.01", "--threads", "1", "--profile"]);
+    let report: serde_json::Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!(report.as_array().map(Vec::len), Some(2), "{}", answer.err);
+    let first = &report[0];
+    assert_eq!((&first["file"], &first["threads"]), (&serde_json::json!(program), &serde_json::json!(1)));
+    assert!(first["runs"].as_u64().is_some_and(|runs| (5..=500).contains(&runs)));
+    let time = |key: &str| first[key].as_f64().unwrap();
+    assert!(time("load_ms") > 0.0 && time("first_ms") > 0.0 && 0.0 < time("min_ms"));
+    assert!(time("min_ms") <= time("median_ms"));
+    assert_eq!(first["peak_rss_mb"].is_number(), cfg!(target_os = "linux"));
+    assert_eq!((&first["operators"][0]["name"], &first["operators"][0]["calls"]), (&"aten::add.out".into(), &1.into()));
+    assert!(sconce(["bench", &program, "--seconds", "0.01"]).out.starts_with("file "));
+}
+
+#[test]
+fn usage_errors_and_completions() {
+    assert_eq!(sconce(["run"]).code, 2);
+    assert_eq!(sconce(["dance"]).code, 2);
+    assert_eq!(sconce(["run", "x.pte", "--threads", "0"]).code, 2);
+    assert_eq!(sconce(["run", "x.pte", "--resize", "12"]).code, 2);
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let answer = sconce(["completions", shell]);
+        assert!(answer.code == 0 && answer.out.contains("inspect"), "{shell}");
+    }
+}
+
+#[test]
+fn digits_are_recognised() {
+    let answer = sconce::<[&str; 0]>([]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.out.contains("This is a 3 (") && answer.out.contains("██"), "{}", answer.out);
+    let digits = golden("../../examples/digits");
+    let at = |name: &str| digits.join(name).to_str().unwrap().to_owned();
+    for digit in 0..10 {
+        let sample = at(&format!("samples/digit_{digit}_b.png"));
+        let answer = sconce(["run", &at("digits.pte"), "--input", &sample, "--labels", &at("labels.txt"), "--json"]);
+        let report: serde_json::Value = serde_json::from_str(&answer.out).unwrap();
+        assert_eq!(report["top"][0]["class"], serde_json::json!(digit));
+        assert_eq!(report["top"].as_array().map(Vec::len), Some(5));
+    }
+}
+
+#[test]
+fn golden_programs_of_many_kinds_pass() {
+    for name in ["dtype_bfloat16", "dtype_float16", "scalar_inputs", "scalar_outputs", "initial_state", "channels_last"]
+    {
+        let answer = sconce(["check", golden(&format!("{name}.pte")).to_str().unwrap()]);
+        assert!(answer.code == 0 && answer.out.ends_with(" passed, 0 failed\n"), "{name}: {}", answer.out);
+    }
+    let answer = sconce(["check", golden("mlp.bpte").to_str().unwrap()]);
+    assert_eq!(answer.out, "1 passed, 0 failed\n");
+}
