@@ -7,11 +7,11 @@
 //! dimensions stand where the indexed ones stood if those were neighbours, else in front.
 use super::{Positions, out_of_range};
 use crate::copies::assign;
-use crate::operands::{misaligned, shape_fault, signed};
+use crate::operands::{misaligned, same_type, shape_fault, signed};
 use crate::ops;
 use crate::strided::{Offsets, Target, View, layout, offsets, write};
 use crate::typed::{Typed, for_dtype};
-use sconce_core::{Call, Code, Fault, MAX_RANK, Op, ScalarType, Serial, Shape, Tensor, TensorMut};
+use sconce_core::{Call, Fault, MAX_RANK, Op, ScalarType, Serial, Shape, Tensor, TensorMut};
 use sconce_kernels::index::gather_rows;
 use sconce_kernels::view::{view, view_mut};
 use sconce_schema::{Layout, ShapeError, Sizes, normalize_dim, shapes};
@@ -27,6 +27,7 @@ pub(crate) static OPS: &[Op] = ops! {
 
 /// One index: a tensor of positions in a dimension, or a mask over several.
 #[derive(Clone, Copy)]
+#[allow(clippy::large_enum_variant, reason = "there is no heap, and a call has at most sixteen")]
 enum Index<'c> {
     Positions {
         positions: Positions<'c>,
@@ -322,11 +323,6 @@ fn pick_rows(
     Some(result.map_err(|bad| out_of_range(argument, bad.index, signed(bad.rows))))
 }
 
-fn same_type(argument: usize, have: ScalarType, want: ScalarType) -> Result<(), Fault> {
-    let fault = Fault::argument(argument, "the tensor must have the element type of the one that is indexed");
-    if have == want { Ok(()) } else { Err(Fault { code: Code::InvalidType, ..fault }) }
-}
-
 fn embedding(call: &mut Call<'_>) -> Result<(), Fault> {
     let (table, indices) = (call.tensor(0)?, call.tensor(1)?);
     if table.shape.rank() != 2 {
@@ -393,6 +389,8 @@ fn put(selection: &Selection<'_>, values: Tensor<'_>, accumulate: bool, target: 
     if values.layout.sizes.contains(&0) {
         return Ok(());
     }
+    let counted = values.layout.sizes.numel();
+    counted.ok_or(Fault::argument(1, "the indices broadcast to more elements than can be counted"))?;
     let (picked, rest) = selection.divide(&values.layout);
     let mut sources = offsets(&picked);
     if accumulate {

@@ -8,7 +8,7 @@
 //! Arguments are those of the schema, in order, with `out` where an output stands; the returned value that ends every
 //! call is added. Tensors hold row-major values; [`Tensor::order`] says how they lie in the program's memory. Outputs may
 //! become smaller than they are declared.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
+#![allow(unreachable_pub, reason = "a test binary has no outside")]
 
 use sconce_core::{
     Arena, Bytes, Environment, Execution, KernelId, NoData, Program, Quiet, ScalarType, Serial, Shape, Tables, Value,
