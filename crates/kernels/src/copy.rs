@@ -210,11 +210,12 @@ fn transpose<T: core::marker::Copy>(slow: Dim, fast: Dim, from: &[T], to: &mut [
     }
 }
 
-/// A full block: read into registers or the stack, written out row by row.
+/// A full block: read line by line, whole, then written out row by row. Lines far apart may fall on the same place of the
+/// cache, so none is read twice.
 #[inline(always)]
 fn square<T: core::marker::Copy>(from: &[T], from_step: usize, to: &mut [T], to_step: usize) {
-    let lines: [&[T; BLOCK]; BLOCK] =
-        core::array::from_fn(|c| from[c * from_step..].first_chunk().expect("the block lies inside the source"));
+    let lines: [[T; BLOCK]; BLOCK] =
+        core::array::from_fn(|c| *from[c * from_step..].first_chunk().expect("the block lies inside the source"));
     for r in 0..BLOCK {
         let line: [T; BLOCK] = core::array::from_fn(|c| lines[c][r]);
         to[r * to_step..][..BLOCK].copy_from_slice(&line);

@@ -243,6 +243,7 @@ pub fn max_pool<T: Number>(isa: Isa, par: &dyn Parallel, pooling: &Pooling, layo
 
 /// [`max_pool`], and for each output element the index of its source within the channel's plane.
 pub fn max_pool_with_indices<T: Number>(
+    isa: Isa,
     par: &dyn Parallel,
     pooling: &Pooling,
     layout: Layout,
@@ -254,23 +255,28 @@ pub fn max_pool_with_indices<T: Number>(
     assert_eq!(out.len(), indices.len(), "values and indices differ in length");
     let [depth, height, width] = pooling.axes();
     let (channels, pixels) = (pooling.channels, pooling.input.iter().product::<usize>());
+    if layout == Layout::ChannelsFirst {
+        let row_len = size[2].max(1);
+        return split::chunks2(worth(par, x.len()), (out, row_len), (indices, row_len), |row, out, indices| {
+            let (plane, z, y) = (row / size[1] / size[0], row / size[1] % size[0], row % size[1]);
+            let x = &x[plane * pixels..][..pixels];
+            isa.vectorize(
+                #[inline(always)]
+                || row_with_indices(pooling, x, [z, y], out, indices),
+            );
+        });
+    }
     let output: usize = size.iter().product();
     let [deep, tall, wide] = pooling.kernel;
     let one = |index: usize| {
-        let (image, channel, at) = match layout {
-            Layout::ChannelsFirst => (index / output / channels, index / output % channels, index % output),
-            Layout::ChannelsLast => (index / channels / output, index % channels, index / channels % output),
-        };
+        let (image, channel, at) = (index / channels / output, index % channels, index / channels % output);
         let (z, y, column) = (at / size[2] / size[1], at / size[2] % size[1], at % size[2]);
         let mut best: Option<(T, usize)> = None;
         for (kz, ky) in (0..deep).flat_map(|kz| (0..tall).map(move |ky| (kz, ky))) {
             let (Some(z), Some(y)) = (depth.source(z, kz), height.source(y, ky)) else { continue };
             for column in (0..wide).filter_map(|kx| width.source(column, kx)) {
                 let pixel = (z * height.size + y) * width.size + column;
-                let value = match layout {
-                    Layout::ChannelsFirst => x[(image * channels + channel) * pixels + pixel],
-                    Layout::ChannelsLast => x[(image * pixels + pixel) * channels + channel],
-                };
+                let value = x[(image * pixels + pixel) * channels + channel];
                 if best.is_none_or(|(best, _)| value > best || value.is_nan()) {
                     best = Some((value, pixel));
                 }
@@ -285,6 +291,35 @@ pub fn max_pool_with_indices<T: Number>(
             (*out, *index) = (value, pixel as i64);
         }
     });
+}
+
+/// One output row of a plane: the largest elements and where they are. A negative index is one not yet found.
+#[inline(always)]
+fn row_with_indices<T: Number>(pooling: &Pooling, x: &[T], [z, y]: [usize; 2], out: &mut [T], indices: &mut [i64]) {
+    let [depth, height, width] = pooling.axes();
+    let [deep, tall, wide] = pooling.kernel;
+    out.fill(T::LOWEST);
+    indices.fill(-1);
+    for (kz, ky) in (0..deep).flat_map(|kz| (0..tall).map(move |ky| (kz, ky))) {
+        let (Some(z), Some(y)) = (depth.source(z, kz), height.source(y, ky)) else { continue };
+        let start = (z * height.size + y) * width.size;
+        let row = &x[start..][..width.size];
+        for kx in 0..wide {
+            let inside = width.inside(kx, out.len());
+            let Some(from) = width.source(inside.start, kx).filter(|_| !inside.is_empty()) else { continue };
+            let elements = row[from..].iter().step_by(width.stride);
+            let positions = (start + from..).step_by(width.stride);
+            let best = out[inside.clone()].iter_mut().zip(&mut indices[inside]);
+            for ((best, index), (&x, at)) in best.zip(elements.zip(positions)) {
+                let larger = x > *best || x.is_nan() || *index < 0;
+                *best = if larger { x } else { *best };
+                *index = if larger { at as i64 } else { *index };
+            }
+        }
+    }
+    for index in indices {
+        *index = (*index).max(0);
+    }
 }
 
 /// The mean of every window; the dilation must be 1.

@@ -103,7 +103,7 @@ fn max_pool(call: &mut Call<'_>) -> Result<(), Fault> {
     let indices = elements_mut::<i64>(7, indices)?;
     for_dtype!(numbers, image.x.dtype, 0, T => {
         let (x, out) = (elements::<T>(0, &image.x)?, elements_mut(6, out)?);
-        max_pool_with_indices(call.parallel(), &pooling, image.layout, x, out, indices);
+        max_pool_with_indices(Isa::detect(), call.parallel(), &pooling, image.layout, x, out, indices);
         Ok(())
     })
 }

@@ -57,12 +57,14 @@ fn largest_and_mean_of_every_shape() {
                 windows.iter().map(|w| w.iter().fold(f32::NEG_INFINITY, |best, (x, _)| best.max(*x))).collect();
             let flat = Pooling { dilation: [1; 3], ..p };
             let (mut out, mut indices) = (vec![0.0; largest.len()], vec![0; largest.len()]);
-            max_pool_with_indices(&pool, &p, layout, &x, &mut out, &mut indices);
-            assert_eq!(out, largest, "{p:?} {size:?}");
-            for (window, index) in windows.iter().zip(&indices) {
-                let best = window.iter().fold(f32::NEG_INFINITY, |best, (x, _)| best.max(*x));
-                let first = window.iter().find(|(x, _)| *x == best);
-                assert!(first.is_none_or(|(_, pixel)| *pixel as i64 == *index));
+            for isa in Isa::available() {
+                max_pool_with_indices(isa, &pool, &p, layout, &x, &mut out, &mut indices);
+                assert_eq!(out, largest, "{p:?} {size:?}");
+                for (window, index) in windows.iter().zip(&indices) {
+                    let best = window.iter().fold(f32::NEG_INFINITY, |best, (x, _)| best.max(*x));
+                    let first = window.iter().find(|(x, _)| *x == best);
+                    assert!(first.is_none_or(|(_, pixel)| *pixel as i64 == *index));
+                }
             }
             for isa in Isa::available() {
                 max_pool(isa, &pool, &p, layout, &x, &mut out);
