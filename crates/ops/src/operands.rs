@@ -1,6 +1,6 @@
 //! How tensors meet in memory, and typed slices of them.
 use crate::typed::Typed;
-use sconce_core::{Code, Fault, MAX_RANK, Shape, Tensor, TensorMut};
+use sconce_core::{Code, Fault, MAX_RANK, ScalarType, Shape, Tensor, TensorMut};
 use sconce_kernels::map::Broadcast;
 use sconce_kernels::view::{view, view_mut};
 use sconce_schema::{ShapeError, Sizes, shapes};
@@ -19,6 +19,11 @@ pub(crate) fn elements_mut<'c, T: Typed>(argument: usize, tensor: TensorMut<'c>)
         return Err(other_type(argument));
     }
     view_mut(tensor.data).ok_or(misaligned(argument))
+}
+
+/// A fault unless a tensor has the element type that it must have.
+pub(crate) fn same_type(argument: usize, have: ScalarType, want: ScalarType) -> Result<(), Fault> {
+    if have == want { Ok(()) } else { Err(other_type(argument)) }
 }
 
 fn other_type(argument: usize) -> Fault {

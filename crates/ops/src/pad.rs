@@ -35,7 +35,16 @@ fn pad(call: &mut Call<'_>, out: usize, pads: &[i64], rule: fn(i64) -> Rule, fil
 
 fn constant_pad(call: &mut Call<'_>) -> Result<(), Fault> {
     let pads = call.ints(1)?;
-    let fill = element_bytes(0, call.tensor_type(0)?.0, call.scalar(2)?)?;
+    let (dtype, shape) = call.tensor_type(0)?;
+    let fill = element_bytes(0, dtype, call.scalar(2)?)?;
+    for (&size, pair) in shape.sizes().iter().rev().zip(pads.chunks_exact(2)) {
+        // What is cut off must be there before anything is added.
+        let cut = pair.iter().fold(0i64, |cut, &pad| cut.saturating_add(pad.min(0)));
+        if signed(size).saturating_add(cut) < 0 {
+            let text = "a padding of {} cuts more than the {} elements there are";
+            return Err(Fault::argument(1, text).with_signed([cut, signed(size)]));
+        }
+    }
     pad(call, 3, &pads, Rule::Constant, &fill)
 }
 

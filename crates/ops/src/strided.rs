@@ -150,10 +150,18 @@ pub(crate) fn reshape(parallel: &dyn Parallel, from: &View<'_>, mut to: Target<'
     }
     let size = from.dtype.size();
     for (from_at, to_at) in offsets(&from.layout).zip(offsets(&to.layout)) {
-        let source = from.data.get(from_at * size..(from_at + 1) * size).ok_or(outside())?;
-        to.data.get_mut(to_at * size..(to_at + 1) * size).ok_or(outside())?.copy_from_slice(source);
+        copy_element(size, from.data, from_at, to.data, to_at);
     }
     Ok(())
+}
+
+/// Copies one element of `size` bytes; places count elements.
+#[inline]
+pub(crate) fn copy_element(size: usize, source: &[u8], from: usize, target: &mut [u8], to: usize) {
+    let (from, to) = (from * size, to * size);
+    if let (Some(source), Some(target)) = (source.get(from..from + size), target.get_mut(to..to + size)) {
+        target.copy_from_slice(source);
+    }
 }
 
 /// The places of all elements, in row-major order. The layout's reach must have been counted.

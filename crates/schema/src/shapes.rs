@@ -96,7 +96,9 @@ pub fn view(sizes: &[usize], wanted: &[i64]) -> Option<Sizes> {
 /// The sizes of tensors joined along a dimension, and that dimension from the front. Tensors of size [0] join anything.
 pub fn cat(tensors: impl Iterator<Item = Sizes> + Clone, dim: i64) -> Result<(Sizes, usize), ShapeError> {
     let joins = |sizes: &Sizes| **sizes != [0];
-    let first = tensors.clone().find(joins).or(tensors.clone().next()).ok_or(ShapeError::Rank(0))?;
+    let Some(first) = tensors.clone().find(joins) else {
+        return tensors.clone().next().map(|nothing| (nothing, 0)).ok_or(ShapeError::Rank(0));
+    };
     let rank = first.len();
     let axis = normalize_dim(dim, rank).filter(|_| rank > 0).ok_or(ShapeError::Dim { dim, rank })?;
     let mut total = 0usize;
@@ -167,7 +169,7 @@ mod tests {
         };
         assert_eq!(cat(&[&[2, 3], &[2, 4]], -1), Ok(std::vec![2, 7]));
         assert_eq!(cat(&[&[0], &[2, 3], &[1, 3]], 0), Ok(std::vec![3, 3]));
-        assert_eq!(cat(&[&[0], &[0]], 0), Ok(std::vec![0]));
+        assert_eq!(cat(&[&[0], &[0]], 5), Ok(std::vec![0]), "no dimension to name");
         assert_eq!(cat(&[&[2, 3], &[2, 4]], 0), Err(ShapeError::Different { dim: 1, left: 3, right: 4 }));
         assert!(cat(&[], 0).is_err() && cat(&[&[]], 0).is_err() && cat(&[&[2], &[2, 2]], 0).is_err());
     }

@@ -1,9 +1,9 @@
 //! Copies whose elements change places along a dimension: flips, rolls, repetitions, triangles.
-use crate::operands::shape_fault;
+use crate::operands::{same_type, shape_fault};
 use crate::ops;
 use crate::remap::{Remap, Rule};
-use crate::strided::{Target, View, offsets, write};
-use sconce_core::{Call, Code, Fault, MAX_RANK, Op, Shape, Tensor, TensorMut};
+use crate::strided::{Target, View, copy_element, offsets, write};
+use sconce_core::{Call, Fault, MAX_RANK, Op, Shape, Tensor};
 use sconce_schema::{Layout, ShapeError, Sizes, normalize_dim, normalize_dims, shapes};
 
 /// Flips, rolls, repetitions, triangles.
@@ -23,18 +23,13 @@ pub(crate) fn copy_by_rules(
     rule: impl Fn(usize) -> Rule,
     fill: &[u8; 16],
 ) -> Result<(), Fault> {
-    let target = same_type(&x, out, call.out(out, sizes)?)?;
+    let target = call.out(out, sizes)?;
+    same_type(out, target.dtype, x.dtype)?;
     if !target.data.is_empty() {
         let remap = Remap::new(&x.shape, &target.shape, rule);
         remap.run(call.parallel(), x.dtype.size(), x.data, target.data, fill);
     }
     Ok(())
-}
-
-/// The output, if it has the element type of the input.
-fn same_type<'c>(x: &Tensor<'_>, argument: usize, out: TensorMut<'c>) -> Result<TensorMut<'c>, Fault> {
-    let fault = Fault::argument(argument, "the output must have the element type of the input");
-    if out.dtype == x.dtype { Ok(out) } else { Err(Fault { code: Code::InvalidType, ..fault }) }
 }
 
 fn flip(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -83,20 +78,17 @@ fn roll(call: &mut Call<'_>) -> Result<(), Fault> {
 fn roll_flat(call: &mut Call<'_>, x: Tensor<'_>, shift: i64) -> Result<(), Fault> {
     let shift = wrapped(shift, x.numel());
     let flat = Shape::contiguous(&[x.numel()]).unwrap_or(Shape::SCALAR);
-    if x.shape.is_contiguous() && call.tensor_type(3)?.1.is_contiguous() {
-        // The same bytes with one dimension: the output keeps its own sizes.
-        let target = same_type(&x, 3, call.out(3, x.sizes())?)?;
+    let (target, size) = (call.out(3, x.sizes())?, x.dtype.size());
+    same_type(3, target.dtype, x.dtype)?;
+    if x.shape.is_contiguous() && target.shape.is_contiguous() {
         let remap = Remap::new(&flat, &flat, |_| if shift == 0 { Rule::Keep } else { Rule::Roll(shift) });
-        remap.run(call.parallel(), x.dtype.size(), x.data, target.data, &[0; 16]);
+        remap.run(call.parallel(), size, x.data, target.data, &[0; 16]);
         return Ok(());
     }
-    let size = x.dtype.size();
-    let target = Target::from(same_type(&x, 3, call.out(3, x.sizes())?)?);
-    let from = View::from(x).layout;
+    let (from, target) = (View::from(x).layout, Target::from(target));
     let sources = offsets(&from).skip(x.numel() - shift).chain(offsets(&from));
     for (from, to) in sources.zip(offsets(&target.layout)) {
-        let (source, target) = (x.data.get(from * size..), target.data.get_mut(to * size..));
-        source.into_iter().flatten().zip(target.into_iter().flatten()).take(size).for_each(|(from, to)| *to = *from);
+        copy_element(size, x.data, from, target.data, to);
     }
     Ok(())
 }

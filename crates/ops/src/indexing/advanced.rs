@@ -7,11 +7,11 @@
 //! dimensions stand where the indexed ones stood if those were neighbours, else in front.
 use super::{Positions, out_of_range};
 use crate::copies::assign;
-use crate::operands::{misaligned, shape_fault, signed};
+use crate::operands::{misaligned, same_type, shape_fault, signed};
 use crate::ops;
 use crate::strided::{Offsets, Target, View, layout, offsets, write};
 use crate::typed::{Typed, for_dtype};
-use sconce_core::{Call, Code, Fault, MAX_RANK, Op, ScalarType, Serial, Shape, Tensor, TensorMut};
+use sconce_core::{Call, Fault, MAX_RANK, Op, ScalarType, Serial, Shape, Tensor, TensorMut};
 use sconce_kernels::index::gather_rows;
 use sconce_kernels::view::{view, view_mut};
 use sconce_schema::{Layout, ShapeError, Sizes, normalize_dim, shapes};
@@ -27,6 +27,7 @@ pub(crate) static OPS: &[Op] = ops! {
 
 /// One index: a tensor of positions in a dimension, or a mask over several.
 #[derive(Clone, Copy)]
+#[allow(clippy::large_enum_variant, reason = "there is no heap, and a call has at most sixteen")]
 enum Index<'c> {
     Positions {
         positions: Positions<'c>,
@@ -132,6 +133,19 @@ impl<'c> Selection<'c> {
     fn divide(&self, result: &Layout) -> (Layout, Layout) {
         let picked = self.start..self.start + self.picked.len();
         (result.keep(|dim, _| picked.contains(&dim)), result.keep(|dim, _| !picked.contains(&dim)).at(0))
+    }
+
+    /// The checks that remain when nothing is copied: no position exists in an empty dimension, and those of an embedding
+    /// or of `index_select` are checked always.
+    fn check_empty(&self) -> Result<(), Fault> {
+        for index in self.indices.iter().flatten().filter(|_| !self.picked.contains(&0)) {
+            if let Index::Positions { positions, size, wrap, argument, .. } = *index
+                && (size == 0 || !wrap)
+            {
+                positions.check(argument, size)?;
+            }
+        }
+        Ok(())
     }
 
     /// Calls `each` with the place of every picked element in the source, in row-major order.
@@ -273,7 +287,7 @@ fn pick(call: &mut Call<'_>, x: Tensor<'_>, selection: &Selection<'_>, out: usiz
     let target = call.out(out, &selection.sizes()?)?;
     same_type(out, target.dtype, x.dtype)?;
     if target.data.is_empty() {
-        return Ok(());
+        return selection.check_empty();
     }
     if let Some(result) = pick_rows(call, &x, selection, &target.shape, &mut *target.data) {
         return result;
@@ -307,11 +321,6 @@ fn pick_rows(
         Positions::Int(indices) => gather_rows(parallel, tables, wrap, x.data, indices, target),
     };
     Some(result.map_err(|bad| out_of_range(argument, bad.index, signed(bad.rows))))
-}
-
-fn same_type(argument: usize, have: ScalarType, want: ScalarType) -> Result<(), Fault> {
-    let fault = Fault::argument(argument, "the tensor must have the element type of the one that is indexed");
-    if have == want { Ok(()) } else { Err(Fault { code: Code::InvalidType, ..fault }) }
 }
 
 fn embedding(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -380,6 +389,8 @@ fn put(selection: &Selection<'_>, values: Tensor<'_>, accumulate: bool, target: 
     if values.layout.sizes.contains(&0) {
         return Ok(());
     }
+    let counted = values.layout.sizes.numel();
+    counted.ok_or(Fault::argument(1, "the indices broadcast to more elements than can be counted"))?;
     let (picked, rest) = selection.divide(&values.layout);
     let mut sources = offsets(&picked);
     if accumulate {

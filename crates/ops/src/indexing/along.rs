@@ -4,9 +4,9 @@ use super::Positions;
 use crate::copies::assign;
 use crate::elementwise::GRAIN;
 use crate::fill::element_bytes;
-use crate::operands::{misaligned, shape_fault};
+use crate::operands::{misaligned, same_type, shape_fault};
 use crate::ops;
-use crate::strided::{View, layout};
+use crate::strided::{View, copy_element, layout};
 use crate::typed::{Typed, for_dtype};
 use sconce_core::{Call, Code, Fault, MAX_RANK, Op, Serial, Shape, Tensor, TensorMut};
 use sconce_kernels::map::Broadcast;
@@ -73,17 +73,12 @@ fn fits(inner: &Layout, outer: &Layout, except: Option<usize>) -> Result<(), Fau
     Ok(())
 }
 
-fn same_type(argument: usize, same: bool) -> Result<(), Fault> {
-    let fault = Fault::argument(argument, "the tensor must have the element type of the one that is indexed");
-    if same { Ok(()) } else { Err(Fault { code: Code::InvalidType, ..fault }) }
-}
-
 fn gather(call: &mut Call<'_>) -> Result<(), Fault> {
     let x = call.tensor(0)?;
     let along = Along::new(call, &x.shape)?;
     let (_, index) = call.tensor_type(2)?;
     let out = call.out(4, index.sizes())?;
-    same_type(4, out.dtype == x.dtype)?;
+    same_type(4, out.dtype, x.dtype)?;
     if out.data.is_empty() {
         return Ok(());
     }
@@ -142,7 +137,7 @@ struct Scattered<'c> {
 impl<'c> Scattered<'c> {
     fn tensor(call: &Call<'c>, along: &Along<'_>, x: &Tensor<'_>) -> Result<Self, Fault> {
         let source = call.tensor(3)?;
-        same_type(3, source.dtype == x.dtype)?;
+        same_type(3, source.dtype, x.dtype)?;
         let view = one_dim(View::from(source).layout);
         if along.positions.len() > 0 {
             fits(&along.index, &view, None).map_err(|fault| fault.at(2))?;
@@ -172,7 +167,7 @@ fn scatter(along: &Along<'_>, source: &Scattered<'_>, target: &Shape, mut each: 
 /// A copy of argument 0, into which will be scattered.
 fn copied<'c>(call: &mut Call<'c>, x: Tensor<'_>) -> Result<TensorMut<'c>, Fault> {
     let out = call.out(4, x.sizes())?;
-    same_type(4, out.dtype == x.dtype)?;
+    same_type(4, out.dtype, x.dtype)?;
     assign(call, x, 4, TensorMut { dtype: out.dtype, shape: out.shape, data: &mut *out.data })?;
     Ok(out)
 }
@@ -181,8 +176,7 @@ fn copied<'c>(call: &mut Call<'c>, x: Tensor<'_>) -> Result<TensorMut<'c>, Fault
 fn replace(call: &mut Call<'_>, x: Tensor<'_>, along: &Along<'_>, source: Scattered<'_>) -> Result<(), Fault> {
     let (out, size) = (copied(call, x)?, x.dtype.size());
     scatter(along, &source, &out.shape, |from, to| {
-        let (from, to) = (source.data.get(from * size..), out.data.get_mut(to * size..));
-        from.into_iter().flatten().zip(to.into_iter().flatten()).take(size).for_each(|(from, to)| *to = *from);
+        copy_element(size, source.data, from, out.data, to);
     });
     Ok(())
 }

@@ -2,11 +2,11 @@
 //!
 //! Results are in row-major order of the operands, whatever their memory order; how many there are is counted before the
 //! output is taken.
-use crate::operands::{broadcast_sizes, elements, elements_mut, misaligned, signed};
+use crate::operands::{broadcast_sizes, elements, elements_mut, misaligned, same_type, signed};
 use crate::ops;
-use crate::strided::{Target, View, offsets, write};
+use crate::strided::{Target, View, copy_element, offsets, write};
 use crate::typed::{Typed, for_dtype, unsupported};
-use sconce_core::{Call, Code, Fault, Op, ScalarType, Tensor};
+use sconce_core::{Call, Fault, Op, ScalarType, Tensor};
 use sconce_kernels::Number;
 use sconce_kernels::view::{view, view_mut};
 
@@ -33,23 +33,21 @@ fn truths<'v>(mask: &'v View<'_>) -> impl Iterator<Item = bool> + 'v {
     offsets(&mask.layout).map(|at| mask.data.get(at).is_some_and(|&byte| byte != 0))
 }
 
-fn same_type(argument: usize, same: bool) -> Result<(), Fault> {
-    let fault = Fault::argument(argument, "the tensor must have the element type of the first");
-    if same { Ok(()) } else { Err(Fault { code: Code::InvalidType, ..fault }) }
-}
-
-/// Copies one element of `size` bytes.
-fn copy_element(size: usize, source: &[u8], from: usize, target: &mut [u8], to: usize) {
-    let (source, target) = (source.get(from * size..), target.get_mut(to * size..));
-    source.into_iter().flatten().zip(target.into_iter().flatten()).take(size).for_each(|(from, to)| *to = *from);
+fn too_many() -> Fault {
+    Fault::argument(1, "the operands broadcast to more elements than can be counted")
 }
 
 fn masked_select(call: &mut Call<'_>) -> Result<(), Fault> {
     let (x, mask) = masked(call)?;
-    // What cannot be counted cannot be walked either.
-    mask.layout.sizes.numel().ok_or(Fault::argument(1, "the operands broadcast to too many elements"))?;
-    let out = call.out(2, &[truths(&mask).filter(|&truth| truth).count()])?;
-    same_type(2, out.dtype == x.dtype)?;
+    // A true element of the mask counts once for every element that it is broadcast to.
+    let numel = mask.layout.sizes.numel().ok_or(too_many())?;
+    let times = numel.checked_div(mask.data.len()).unwrap_or(0);
+    let count = mask.data.iter().filter(|&&byte| byte != 0).count().checked_mul(times).ok_or(too_many())?;
+    let out = call.out(2, &[count])?;
+    if count == 0 {
+        return Ok(());
+    }
+    same_type(2, out.dtype, x.dtype)?;
     let chosen = offsets(&x.layout).zip(truths(&mask)).filter(|&(_, truth)| truth);
     for (to, (from, _)) in chosen.enumerate() {
         copy_element(x.dtype.size(), x.data, from, out.data, to);
@@ -61,9 +59,9 @@ fn masked_select(call: &mut Call<'_>) -> Result<(), Fault> {
 fn masked_scatter(call: &mut Call<'_>) -> Result<(), Fault> {
     let (x, mask) = masked(call)?;
     let source = View::from(call.tensor(2)?);
-    same_type(2, source.dtype == x.dtype)?;
+    same_type(2, source.dtype, x.dtype)?;
     let out = call.out(3, &x.layout.sizes)?;
-    same_type(3, out.dtype == x.dtype)?;
+    same_type(3, out.dtype, x.dtype)?;
     let mut out = Target::from(out);
     let whole = out.layout;
     write(call.parallel(), &x, out.part(whole))?;

@@ -1,0 +1,8 @@
+//! Operators, called one at a time through the runtime, against values of PyTorch.
+//!
+//! A family has a module; [`support`] makes and runs the programs.
+mod copies;
+mod fill;
+mod indexing;
+mod pad;
+mod support;
