@@ -293,6 +293,22 @@ pub fn max_pool_with_indices<T: Number>(
     });
 }
 
+/// Replaces each best element by a larger one and remembers where that is: element `i` at `first + i * step`.
+#[inline(always)]
+fn keep_larger<'a, T: Number>(
+    best: &mut [T],
+    found: &mut [i64],
+    elements: impl Iterator<Item = &'a T>,
+    first: usize,
+    step: usize,
+) {
+    for (i, ((best, found), x)) in best.iter_mut().zip(found).zip(elements).enumerate() {
+        let larger = *x > *best || x.is_nan() || *found < 0;
+        *best = if larger { *x } else { *best };
+        *found = if larger { (first + i * step) as i64 } else { *found };
+    }
+}
+
 /// One output row of a plane: the largest elements and where they are. A negative index is one not yet found.
 #[inline(always)]
 fn row_with_indices<T: Number>(pooling: &Pooling, x: &[T], [z, y]: [usize; 2], out: &mut [T], indices: &mut [i64]) {
@@ -307,13 +323,18 @@ fn row_with_indices<T: Number>(pooling: &Pooling, x: &[T], [z, y]: [usize; 2], o
         for kx in 0..wide {
             let inside = width.inside(kx, out.len());
             let Some(from) = width.source(inside.start, kx).filter(|_| !inside.is_empty()) else { continue };
-            let elements = row[from..].iter().step_by(width.stride);
-            let positions = (start + from..).step_by(width.stride);
-            let best = out[inside.clone()].iter_mut().zip(&mut indices[inside]);
-            for ((best, index), (&x, at)) in best.zip(elements.zip(positions)) {
-                let larger = x > *best || x.is_nan() || *index < 0;
-                *best = if larger { x } else { *best };
-                *index = if larger { at as i64 } else { *index };
+            let (best, found) = (&mut out[inside.clone()], &mut indices[inside]);
+            let row = &row[from..];
+            match width.stride {
+                1 => keep_larger(best, found, row.iter(), start + from, 1),
+                2 => {
+                    // The last window may end with the row.
+                    let (pairs, last) = row.as_chunks::<2>();
+                    let paired = pairs.len().min(best.len());
+                    keep_larger(&mut best[..paired], found, pairs.iter().map(|[x, _]| x), start + from, 2);
+                    keep_larger(&mut best[paired..], &mut found[paired..], last.iter(), start + from + 2 * paired, 2);
+                }
+                step => keep_larger(best, found, row.iter().step_by(step), start + from, step),
             }
         }
     }
