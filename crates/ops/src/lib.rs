@@ -6,7 +6,7 @@
 //!
 //! A body reads its arguments from the [`Call`](sconce_core::Call), checks them, asks `sconce-schema` for types and
 //! shapes, takes its outputs and hands plain slices to `sconce-kernels`. The element type is looked at once per call
-//! ([`typed`]); element-wise operators share one engine ([`elementwise`]) in which only three types compute.
+//! (`typed`); element-wise operators share one engine (`elementwise`) in which only three types compute.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! Elements moved between layouts.
 //!
 //! A [`View`] is a tensor's bytes seen through a [`Layout`]; a [`Target`] is the same for an output or a part of one.
-//! [`write`] moves a view into a target of the same sizes: whole elements if the types are equal, whatever they are
+//! [`write()`] moves a view into a target of the same sizes: whole elements if the types are equal, whatever they are
 //! (complex and quantised ones too), else converted as PyTorch's `.to()`. Layouts may come from a program, so their
 //! reach is checked against the bytes before a kernel sees them.
 use crate::elementwise::{CHUNK, Load, Store, compute, loader, storer};

@@ -93,7 +93,7 @@ pub fn view(sizes: &[usize], wanted: &[i64]) -> Option<Sizes> {
     Sizes::from_fn(wanted.len(), |dim| wanted.get(dim).and_then(|&size| usize::try_from(size).ok()).unwrap_or(rest))
 }
 
-/// The sizes of tensors joined along a dimension, and that dimension from the front. Tensors of size [0] join anything.
+/// The sizes of tensors joined along a dimension, and that dimension from the front. Tensors of size `[0]` join anything.
 pub fn cat(tensors: impl Iterator<Item = Sizes> + Clone, dim: i64) -> Result<(Sizes, usize), ShapeError> {
     let joins = |sizes: &Sizes| **sizes != [0];
     let Some(first) = tensors.clone().find(joins) else {
