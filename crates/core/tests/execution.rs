@@ -23,9 +23,8 @@ fn split(call: &mut Call<'_>) -> Result<(), Fault> {
     let x = call.tensor(0)?;
     let scratch = call.scratch(x.data.len())?;
     scratch.copy_from_slice(x.data);
-    for position in 0..call.list_len(1)? {
-        let out = call.out_in(1, position, &[1])?;
-        out.data[0] = scratch[position];
+    for (position, byte) in scratch.iter().enumerate() {
+        call.out_in(1, position, &[1])?.data[0] = *byte;
     }
     Ok(())
 }

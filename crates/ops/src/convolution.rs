@@ -17,6 +17,9 @@ pub(crate) static OPS: &[Op] = ops! {
 
 const OUT: usize = 9;
 
+/// The largest stride, padding or dilation: with sizes of 31 bits, no product of two overflows.
+const LARGEST: usize = usize::MAX >> (usize::BITS / 2 + 1);
+
 /// Whether a tensor's channels are innermost in memory.
 pub(crate) fn layout_of(shape: &Shape) -> Layout {
     let channels_last = shape.order().last() == Some(&1) && shape.rank() > 2 && !shape.is_contiguous();
@@ -26,12 +29,12 @@ pub(crate) fn layout_of(shape: &Shape) -> Layout {
 /// One number per spatial dimension, as depth, height, width; a single number counts for all.
 pub(crate) fn spatial(argument: usize, list: &[i64], rank: usize, fill: usize) -> Result<[usize; 3], Fault> {
     let mut values = [fill; 3];
-    let wrong =
-        Fault::argument(argument, "the list has {} numbers, {} are needed, none negative").with([list.len(), rank]);
+    let text = "the list has {} numbers; {} are needed, none negative and none above {}";
+    let wrong = Fault::argument(argument, text).with([list.len(), rank, LARGEST]);
     for axis in 0..rank {
         let value = if list.len() == 1 { list.first() } else { list.get(axis) };
         let slot = values.get_mut(3 - rank + axis).ok_or(wrong)?;
-        *slot = value.and_then(|&value| usize::try_from(value).ok()).ok_or(wrong)?;
+        *slot = value.and_then(|&value| usize::try_from(value).ok()).filter(|&value| value <= LARGEST).ok_or(wrong)?;
     }
     Ok(values)
 }
@@ -86,6 +89,14 @@ fn geometry(args: &Args<'_>) -> Result<Conv, Fault> {
 
 fn scratch(args: &Args<'_>) -> usize {
     let (Ok(geometry), Ok((dtype, out))) = (geometry(args), args.tensor_type(OUT)) else { return 0 };
+    // A call whose output does not fit fails before it uses scratch.
+    let elements = geometry.output().and_then(|output| {
+        let channels = geometry.batch.checked_mul(geometry.out_channels)?;
+        output.iter().try_fold(channels, |n, &size| n.checked_mul(size))
+    });
+    if elements.is_none() || elements > out.numel() {
+        return 0;
+    }
     let floats =
         if dtype == ScalarType::Float { conv_scratch(&geometry, layout_of(&out), args.parallel().width()) } else { 0 };
     let input = match args.tensor_type(0) {

@@ -21,16 +21,17 @@ fn padded(conv: &Conv) -> [usize; 3] {
     let output = conv.output().unwrap_or_default();
     core::array::from_fn(|axis| {
         let chunk = if axis == 2 { CHUNK } else { 1 };
-        let last = output[axis].next_multiple_of(chunk).saturating_sub(1) * conv.stride[axis];
-        let reach = last + (conv.kernel[axis] - 1) * conv.dilation[axis] + 1;
+        let last = output[axis].next_multiple_of(chunk).saturating_sub(1).saturating_mul(conv.stride[axis]);
+        let reach = last.saturating_add((conv.kernel[axis] - 1).saturating_mul(conv.dilation[axis])).saturating_add(1);
         let tail = if axis == 2 { conv.stride[axis] } else { 0 };
-        (conv.input[axis] + 2 * conv.padding[axis]).max(reach + tail)
+        let size = conv.input[axis].saturating_add(conv.padding[axis].saturating_mul(2));
+        size.max(reach.saturating_add(tail))
     })
 }
 
 /// Scratch of one task of [`channels_first`].
 pub(super) fn plane_scratch(conv: &Conv) -> usize {
-    padded(conv).iter().product()
+    padded(conv).iter().fold(1, |size: usize, &axis| size.saturating_mul(axis))
 }
 
 /// Tasks of the pool: planes of one channel of one image.

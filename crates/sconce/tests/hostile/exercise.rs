@@ -7,7 +7,7 @@ fn options() -> Options {
 }
 
 /// A `.pte`, with its external data if it has any. Gives how far it got: 0 refused, 1 loaded, 2 ran.
-pub fn program(bytes: &[u8], data: Option<&std::path::Path>) -> u8 {
+pub(crate) fn program(bytes: &[u8], data: Option<&std::path::Path>) -> u8 {
     let options = data.map_or_else(options, |path| options().data(path));
     match options.load(bytes) {
         Ok(module) => 1 + u8::from(module.methods().iter().any(|method| run(&module, method))),
@@ -40,7 +40,7 @@ fn run(module: &Module, method: &str) -> bool {
 }
 
 /// A `.ptd`.
-pub fn tensors(bytes: &[u8]) -> u8 {
+pub(crate) fn tensors(bytes: &[u8]) -> u8 {
     use sconce::format::ptd::{File, Header};
     let size = bytes.len() as u64;
     let parsed = Header::parse(bytes, size).and_then(|header| File::parse(bytes, header, size));
@@ -55,7 +55,7 @@ pub fn tensors(bytes: &[u8]) -> u8 {
 }
 
 /// A `.bpte` and the program in it.
-pub fn bundle(bytes: &[u8]) -> u8 {
+pub(crate) fn bundle(bytes: &[u8]) -> u8 {
     match sconce::format::bpte::File::parse(bytes) {
         Ok(file) => program(file.program(), None).max(1),
         Err(_) => 0,
