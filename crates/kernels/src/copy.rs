@@ -15,8 +15,11 @@ use crate::map::{MAX_RANK, worth};
 use crate::split;
 use sconce_parallel::Parallel;
 
-/// Elements along a side of a transposed block.
-const BLOCK: usize = 32;
+/// Elements that a block of a transpose takes from each line of the source: several cache lines, so that reading runs
+/// ahead.
+const ALONG: usize = 64;
+/// Lines of the source in a block: few, since lines a power of two apart share a place in the cache.
+const ACROSS: usize = 8;
 /// Slabs that a task has at least.
 const LINES: usize = 256;
 
@@ -195,13 +198,13 @@ fn row<T: core::marker::Copy>(dim: Dim, from: &[T], to: &mut [T]) {
 /// The source is contiguous along `slow`, the target (nearly) along `fast`.
 #[inline(always)]
 fn transpose<T: core::marker::Copy>(slow: Dim, fast: Dim, from: &[T], to: &mut [T]) {
-    for i in (0..fast.size).step_by(BLOCK) {
-        let columns = BLOCK.min(fast.size - i);
-        for j in (0..slow.size).step_by(BLOCK) {
-            let rows = BLOCK.min(slow.size - j);
+    for i in (0..fast.size).step_by(ACROSS) {
+        let columns = ACROSS.min(fast.size - i);
+        for j in (0..slow.size).step_by(ALONG) {
+            let rows = ALONG.min(slow.size - j);
             let (from, to) = (&from[i * fast.from + j..], &mut to[j * slow.to + i * fast.to..]);
-            if (rows, columns, fast.to) == (BLOCK, BLOCK, 1) {
-                square(from, fast.from, to, slow.to);
+            if (rows, columns, fast.to) == (ALONG, ACROSS, 1) {
+                block(from, fast.from, to, slow.to);
                 continue;
             }
             for r in 0..rows {
@@ -213,16 +216,15 @@ fn transpose<T: core::marker::Copy>(slow: Dim, fast: Dim, from: &[T], to: &mut [
     }
 }
 
-/// A full block: read line by line, whole, then written out row by row. Lines far apart may fall on the same place of the
-/// cache, so none is read twice.
+/// A full block: its lines are read whole, then written out row by row.
 #[inline(always)]
-fn square<T: core::marker::Copy>(from: &[T], from_step: usize, to: &mut [T], to_step: usize) {
-    let mut lines = [[from[0]; BLOCK]; BLOCK];
+fn block<T: core::marker::Copy>(from: &[T], from_step: usize, to: &mut [T], to_step: usize) {
+    let mut lines = [[from[0]; ALONG]; ACROSS];
     for (c, line) in lines.iter_mut().enumerate() {
-        line.copy_from_slice(&from[c * from_step..][..BLOCK]);
+        line.copy_from_slice(&from[c * from_step..][..ALONG]);
     }
-    for r in 0..BLOCK {
-        let row = &mut to[r * to_step..][..BLOCK];
+    for r in 0..ALONG {
+        let row = &mut to[r * to_step..][..ACROSS];
         for (to, line) in row.iter_mut().zip(&lines) {
             *to = line[r];
         }

@@ -390,12 +390,19 @@ pub(crate) fn product(
     });
 }
 
-/// How C is cut: at most `NC` columns per task, about four tasks per thread, rows only cut when columns do not suffice.
+/// How C is cut into tasks, as rows and columns of each: at most `NC` columns, and rows only where there are fewer panels
+/// than threads, since every task of the same columns packs them again. Of one to four tasks per thread the cut is taken
+/// with which the busiest thread has the fewest columns; more tasks if it makes little difference.
 fn steps(family: &Family, (m, n): (usize, usize), width: usize) -> (usize, usize) {
-    let wanted = if width == 1 { 1 } else { 4 * width };
-    let columns = n.div_ceil(wanted).next_multiple_of(family.nr()).clamp(2 * family.nr(), NC);
-    let column_tasks = n.div_ceil(columns);
-    let row_tasks = wanted.div_ceil(column_tasks).clamp(1, m.div_ceil(4 * family.mr));
+    let columns = |tasks: usize| n.div_ceil(tasks).next_multiple_of(family.lanes).clamp(family.nr(), NC);
+    if width == 1 {
+        return (m, columns(1));
+    }
+    let busiest = |columns: usize| n.div_ceil(columns).div_ceil(width) * columns;
+    let cuts = [4, 3, 2, 1].map(|each| columns(each * width));
+    let fewest = cuts.map(busiest).into_iter().min().unwrap_or(0);
+    let columns = cuts.into_iter().find(|&cut| busiest(cut) <= fewest + fewest / 16).unwrap_or(NC);
+    let row_tasks = (width / n.div_ceil(columns).max(1)).clamp(1, m.div_ceil(4 * family.mr));
     (m.div_ceil(row_tasks), columns)
 }
 

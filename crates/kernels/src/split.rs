@@ -4,9 +4,9 @@
 //! functions here cut a buffer into parts that cannot overlap, by construction, and give each task its own:
 //!
 //! * [`chunks`]: consecutive chunks of a slice;
-//! * [`chunks2`], [`chunks3`]: the same of two and three slices in step;
-//! * [`blocks`]: a grid of rectangular blocks of a row-major matrix, as [`Block`]s that hand out row segments;
-//! * [`Slots`]: equal slices of scratch, taken by a running task and given back when it ends.
+//! * `chunks2`, `chunks3`: the same of two and three slices in step;
+//! * `blocks`: a grid of rectangular blocks of a row-major matrix, as `Block`s that hand out row segments;
+//! * `Slots`: equal slices of scratch, taken by a running task and given back when it ends.
 #![allow(unsafe_code, reason = "disjoint parts of one buffer on several threads")]
 
 use core::marker::PhantomData;
