@@ -52,11 +52,28 @@ pub enum Step {
     End,
 }
 
-/// Bytes outside of arenas: constants and inputs.
+/// Results that a caller computed ahead of all runs, because they come from constants alone.
+#[derive(Clone, Copy, Default)]
+pub struct Folded<'a> {
+    /// Their bytes; [`Method::place_folded`] says which tensor begins where.
+    pub bytes: &'a [u8],
+    /// A bit for every instruction of the first chain that need not run.
+    pub skip: &'a [u64],
+}
+
+impl Folded<'_> {
+    fn skips(&self, chain: u32, index: u32) -> bool {
+        let word = usize::try_from(index / 64).ok().and_then(|word| self.skip.get(word));
+        chain == 0 && word.is_some_and(|word| word >> (index % 64) & 1 != 0)
+    }
+}
+
+/// Bytes outside of arenas: constants, inputs and folded results.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory<'a> {
     program: Program<'a>,
     inputs: &'a [Value<'a>],
+    folded: &'a [u8],
 }
 
 impl<'a> Memory<'a> {
@@ -70,6 +87,7 @@ impl<'a> Memory<'a> {
                 Some(Value::Tensor(tensor)) => Some(tensor.data),
                 _ => None,
             },
+            Place::Folded(offset) => self.folded.get(offset..),
             Place::None | Place::Arena { .. } => None,
         };
         let missing = Fault::new(Code::InvalidState, "the tensor has no data: it was freed, or nothing has filled it");
@@ -93,6 +111,7 @@ pub struct Execution<'a> {
     arenas: &'a mut [Arena<'a>],
     scratch: &'a mut [u64],
     inputs: &'a [Value<'a>],
+    folded: Folded<'a>,
 }
 
 impl<'a> Execution<'a> {
@@ -111,7 +130,40 @@ impl<'a> Execution<'a> {
         scratch: &'a mut [u64],
     ) -> Self {
         let state = State::new(state);
-        Self { method, environment, kernels, delegates, states, state, arenas, scratch, inputs: &[] }
+        Self {
+            method,
+            environment,
+            kernels,
+            delegates,
+            states,
+            state,
+            arenas,
+            scratch,
+            inputs: &[],
+            folded: Folded::default(),
+        }
+    }
+
+    /// Uses results that were computed ahead. The tensors must have been placed in the state block.
+    pub fn set_folded(&mut self, folded: Folded<'a>) {
+        self.folded = folded;
+    }
+
+    /// Lets the next step be instruction `index` of the first chain.
+    pub fn seek(&mut self, index: u32) {
+        self.state.set_program_counter(0, index);
+    }
+
+    /// The tensor that value `index` of the method is now.
+    pub fn tensor(&self, index: u32) -> Result<Tensor<'_>, Error> {
+        let at = Error::at(Site::Value(index));
+        match self.state.slot(index as usize) {
+            Slot::Tensor(record) => {
+                let (dtype, shape) = (self.state.dtype(record), self.state.shape(record));
+                Ok(Tensor { dtype, shape, data: self.bytes(record).map_err(at)? })
+            }
+            _ => Err(at(Fault::new(Code::InvalidType, "the value is not a tensor"))),
+        }
     }
 
     /// Sets all inputs. Tensors with planned memory are copied; the others are read where they are.
@@ -235,6 +287,10 @@ impl<'a> Execution<'a> {
             let limit = usize::try_from(self.environment.instruction_limit).unwrap_or(usize::MAX);
             return Err(Error::At { site, fault: fault.with([limit]) });
         }
+        if self.folded.skips(chain, index) {
+            self.state.set_program_counter(chain, index.saturating_add(1));
+            return Ok(Step::Ran);
+        }
         let platform = self.environment.platform;
         let start = if platform.traces() { platform.ticks() } else { 0 };
         let next = self.run_instruction(instruction.instr_args(), index).map_err(|fault| {
@@ -283,7 +339,7 @@ impl<'a> Execution<'a> {
         writes: impl Fn(usize) -> bool,
     ) -> Result<(Call<'c>, States<'c>), Fault> {
         let args = Args { method: self.method, indices, state: self.state, parallel: self.environment.parallel };
-        let memory = Memory { program: self.method.program(), inputs: self.inputs };
+        let memory = Memory { program: self.method.program(), inputs: self.inputs, folded: self.folded.bytes };
         Ok((Call::new(args, memory, &mut *self.arenas, &mut *self.scratch, writes)?, &mut *self.states))
     }
 
@@ -329,7 +385,8 @@ impl<'a> Execution<'a> {
                 let arena = self.arenas.get(usize::from(id)).and_then(|arena| arena.bytes(offset, len));
                 arena.ok_or(Fault::new(Code::MemoryAllocationFailed, "the tensor is outside of its arena"))
             }
-            place => Memory { program: self.method.program(), inputs: self.inputs }.outside(place, len),
+            place => Memory { program: self.method.program(), inputs: self.inputs, folded: self.folded.bytes }
+                .outside(place, len),
         }
     }
 

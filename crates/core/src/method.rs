@@ -282,6 +282,14 @@ impl<'a> Method<'a> {
         Ok(())
     }
 
+    /// Says in a state block that tensor value `value` begins at `offset` of the folded results.
+    pub fn place_folded(&self, words: &mut [u64], value: u32, offset: usize) {
+        let state = State::new(words);
+        if let Slot::Tensor(record) = state.slot(value as usize) {
+            state.set_place(record, Place::Folded(offset));
+        }
+    }
+
     fn place(&self, index: u32, tensor: &pte::Tensor<'a>, own: &mut usize) -> Result<Place, Fault> {
         let broken = Fault::new(Code::InvalidProgram, "the tensor's memory is not where a tensor can be");
         if let Some(allocation) = tensor.allocation_info() {
@@ -391,7 +399,8 @@ fn overlap_words(args: &Args<'_>, writes: impl Fn(usize) -> bool) -> usize {
     };
     let read = (0..count).filter(|&i| !writes(i)).flat_map(|i| args.records(i).map(|(_, record)| record));
     let copies: usize = read.filter(shared).map(|record| scratch_words(state.capacity_bytes(record))).sum();
-    written().count().saturating_mul(CLAIM_WORDS).saturating_add(copies)
+    let claims: usize = (0..count).filter(|&i| writes(i)).map(|i| args.records(i).count()).sum();
+    claims.saturating_mul(CLAIM_WORDS).saturating_add(copies)
 }
 
 fn dtype_of(tensor: &pte::Tensor<'_>) -> Option<ScalarType> {

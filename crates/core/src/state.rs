@@ -62,6 +62,8 @@ pub enum Place {
     External(u32),
     /// In the caller's input of this index.
     Input(u32),
+    /// In the results computed ahead of all runs, from this byte on.
+    Folded(usize),
 }
 
 /// A tensor's record, by position.
@@ -245,6 +247,7 @@ impl<'s> State<'s> {
             3 => Place::Inline(payload as u32),
             4 => Place::External(payload as u32),
             5 => Place::Input(payload as u32),
+            6 => Place::Folded(payload as usize),
             _ => Place::None,
         }
     }
@@ -258,6 +261,7 @@ impl<'s> State<'s> {
             Place::Inline(index) => (3, 0, u64::from(index)),
             Place::External(entry) => (4, 0, u64::from(entry)),
             Place::Input(index) => (5, 0, u64::from(index)),
+            Place::Folded(offset) => (6, 0, offset as u64),
         };
         let kept = self.head(record) & 0x00ff_ffff;
         self.set(record.0 as usize, kept | kind << 24 | u64::from(id) << 32);

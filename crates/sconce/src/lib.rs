@@ -17,6 +17,7 @@
 mod buffer;
 mod error;
 mod external;
+mod folding;
 mod layout;
 mod map;
 mod module;

@@ -1,5 +1,6 @@
 //! A loaded program, shared by all its sessions.
 use crate::external::External;
+use crate::folding::Folding;
 use crate::map::FileBytes;
 use crate::session::Session;
 use crate::{Error, Input, Needs, Options, Value};
@@ -60,6 +61,8 @@ pub(crate) struct Shared {
 pub(crate) struct Loaded {
     pub(crate) kernels: Vec<KernelId>,
     pub(crate) delegates: Vec<Owned<dyn Delegate>>,
+    /// Made with the method's first session.
+    pub(crate) folding: OnceLock<Folding>,
 }
 
 impl Module {
@@ -184,7 +187,7 @@ impl Shared {
                 made.map_err(|error| delegate_error(method, index, error))
             })
             .collect::<Result<Vec<_>, _>>()?;
-        Ok(cell.get_or_init(|| Loaded { kernels, delegates }))
+        Ok(cell.get_or_init(|| Loaded { kernels, delegates, folding: OnceLock::new() }))
     }
 }
 

@@ -11,11 +11,17 @@ pub struct Limits {
     pub memory: usize,
     /// Most instructions that one run may execute.
     pub instructions: u64,
+    /// Most bytes per method for results computed ahead of all runs; see [`Options::fold`].
+    pub folded: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { memory: usize::try_from(8u64 << 30).unwrap_or(usize::MAX / 4), instructions: 10_000_000 }
+        Self {
+            memory: usize::try_from(8u64 << 30).unwrap_or(usize::MAX / 4),
+            instructions: 10_000_000,
+            folded: 256 << 20,
+        }
     }
 }
 
@@ -72,6 +78,13 @@ impl Options {
     /// Most instructions that one run may execute.
     pub fn instruction_limit(mut self, instructions: u64) -> Self {
         self.limits.instructions = instructions;
+        self
+    }
+
+    /// Whether operators that compute from constants alone run once per module instead of in every run (the default).
+    /// Their results, such as transposed weights, stay in memory.
+    pub fn fold(mut self, fold: bool) -> Self {
+        self.limits.folded = if fold { Limits::default().folded } else { 0 };
         self
     }
 

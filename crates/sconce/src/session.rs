@@ -1,10 +1,11 @@
 //! What one caller changes: the blocks of a method.
 use crate::buffer::Buffer;
-use crate::module::Shared;
+use crate::folding::{Folding, candidates};
+use crate::module::{Loaded, Shared};
 use crate::{Error, Input, Value, layout};
 use sconce_core::{
-    Arena, DelegateState, Environment, Error as CoreError, Execution, Method, Owned, Platform, Quiet, Shape, Site,
-    Step, ValueInfo,
+    Arena, DelegateState, Environment, Error as CoreError, Execution, Folded, Method, Owned, Platform, Quiet, Shape,
+    Site, Step, ValueInfo,
 };
 use sconce_format::pte::InstructionArguments;
 use sconce_parallel::Pool;
@@ -104,7 +105,57 @@ impl Session {
         });
         let states = states.collect::<Result<Vec<_>, _>>()?;
         let (scratch, pool) = (zeroed_words(needs.scratch / 8)?, shared.pool.clone());
-        Ok(Self { shared, method, pool, state, arenas, scratch, states })
+        let mut session = Self { shared: shared.clone(), method, pool, state, arenas, scratch, states };
+        if loaded.folding.get().is_none() {
+            let folding = session.fold(loaded).unwrap_or_default();
+            let _ = loaded.folding.set(folding);
+            session.clear(view)?;
+        }
+        for &(value, offset) in loaded.folding.get().map_or(&[][..], |folding| &folding.places) {
+            view.place_folded(&mut session.state, value, offset);
+        }
+        Ok(session)
+    }
+
+    /// Runs the operators that compute from constants alone and keeps their results.
+    fn fold(&mut self, loaded: &Loaded) -> Option<Folding> {
+        let shared = self.shared.clone();
+        let (method, options) = (shared.method(self.method), &shared.options);
+        let found = candidates(method, &*options.registry, &loaded.kernels, options.limits.folded);
+        if found.is_empty() {
+            return None;
+        }
+        let environment = Environment {
+            registry: &*options.registry,
+            parallel: &*self.pool,
+            platform: &Quiet,
+            instruction_limit: u64::MAX,
+        };
+        let mut arenas = borrow(&mut self.arenas);
+        let mut execution = Execution::new(
+            method,
+            environment,
+            &loaded.kernels,
+            &loaded.delegates,
+            &mut self.states,
+            &mut self.state,
+            &mut arenas,
+            &mut self.scratch,
+        );
+        let instructions = method.plan().chains().get(0).map_or(0, |chain| chain.instructions().len());
+        Folding::collect(&found, instructions, |candidate, into| {
+            execution.seek(candidate.instruction);
+            execution.step().ok()?;
+            into.copy_from_slice(execution.tensor(candidate.value).ok().filter(|t| t.data.len() == into.len())?.data);
+            Some(())
+        })
+    }
+
+    /// Brings state and arenas back to where they are before the first run.
+    fn clear(&mut self, view: Method<'_>) -> Result<(), Error> {
+        view.init_state(&mut self.state).map_err(|error| run_error(view, error))?;
+        self.arenas.iter_mut().for_each(|arena| arena.as_mut().fill(0));
+        view.init_arenas(&mut borrow(&mut self.arenas)).map_err(|error| run_error(view, error))
     }
 
     /// Uses its own threads instead of the module's.
@@ -201,6 +252,9 @@ impl Session {
             &mut arenas,
             &mut self.scratch,
         );
+        if let Some(folding) = loaded.folding.get() {
+            execution.set_folded(Folded { bytes: folding.bytes(), skip: &folding.skip });
+        }
         execution.reset();
         let result = execution.set_inputs(&values).and_then(|()| body(&mut execution));
         result.map_err(|error| input_error(method, &values, error))
