@@ -17,7 +17,7 @@ pub mod generic;
 #[cfg(test)]
 mod tests;
 
-use crate::gemm::{Epilogue, Init, Left, Matrix, WORTH_THREADS, gemm_scratch, k_step, product, work};
+use crate::gemm::{Epilogue, Gemm, Init, Left, Matrix, WORTH_THREADS, gemm, gemm_scratch, k_step, product, work};
 use crate::isa::Isa;
 use crate::split::{self, Slots};
 use crate::taps::Taps;
@@ -144,6 +144,9 @@ pub fn conv_scratch(conv: &Conv, layout: Layout, width: usize) -> usize {
     match (conv.is_depthwise(layout), layout) {
         (true, Layout::ChannelsFirst) => depthwise::plane_scratch(conv) * Slots::<f32>::count(width),
         (true, Layout::ChannelsLast) => conv.taps() * conv.out_channels,
+        (false, Layout::ChannelsFirst) if pixels == 1 => {
+            gemm_scratch(conv.group_out(), pixels, k, width).max(gemm_scratch(conv.batch, conv.group_out(), k, width))
+        }
         (false, Layout::ChannelsFirst) => gemm_scratch(conv.group_out(), pixels, k, width),
         (false, Layout::ChannelsLast) => gemm_scratch(conv.batch * pixels, conv.group_out(), k, width),
     }
@@ -195,6 +198,12 @@ fn channels_first(
     let items = conv.batch * conv.groups;
     let n = out.len() / items / m;
     let input_len = operands.input.len() / items;
+    if n == 1 && input_len == k && conv.groups == 1 && conv.is_pointwise() && !conv.transposed {
+        // Images of one pixel are the rows of a linear layer.
+        let (a, b) = (Matrix::row_major(operands.input, k), Matrix::transposed(operands.weight, k));
+        let init = operands.bias.map_or(Init::Zero, Init::PerColumn);
+        return gemm(isa, par, &Gemm { m: items, n: m, k, a, b, init, epilogue }, out, m, scratch);
+    }
     let item = |par: &dyn Parallel, i: usize, out: &mut [f32], scratch: &mut [f32]| {
         let group = i % conv.groups;
         let input = &operands.input[i * input_len..][..input_len];

@@ -390,20 +390,21 @@ pub(crate) fn product(
     });
 }
 
-/// How C is cut into tasks, as rows and columns of each: at most `NC` columns, and rows only where there are fewer panels
-/// than threads, since every task of the same columns packs them again. Of one to four tasks per thread the cut is taken
-/// with which the busiest thread has the fewest columns; more tasks if it makes little difference.
+/// How C is cut into tasks, as rows and columns of each, with at most `NC` columns. A task reads its rows of A and packs its
+/// columns of B, so the longer side of C is cut. Rows are cut into one part per thread. Of one to four cuts of columns per
+/// thread the one is taken with which the busiest thread has the fewest; more if it makes little difference.
 fn steps(family: &Family, (m, n): (usize, usize), width: usize) -> (usize, usize) {
     let columns = |tasks: usize| n.div_ceil(tasks).next_multiple_of(family.lanes).clamp(family.nr(), NC);
     if width == 1 {
         return (m, columns(1));
     }
+    if m > n {
+        return (m.div_ceil(width).next_multiple_of(family.mr), columns(1));
+    }
     let busiest = |columns: usize| n.div_ceil(columns).div_ceil(width) * columns;
     let cuts = [4, 3, 2, 1].map(|each| columns(each * width));
     let fewest = cuts.map(busiest).into_iter().min().unwrap_or(0);
-    let columns = cuts.into_iter().find(|&cut| busiest(cut) <= fewest + fewest / 16).unwrap_or(NC);
-    let row_tasks = (width / n.div_ceil(columns).max(1)).clamp(1, m.div_ceil(4 * family.mr));
-    (m.div_ceil(row_tasks), columns)
+    (m, cuts.into_iter().find(|&cut| busiest(cut) <= fewest + fewest / 16).unwrap_or(NC))
 }
 
 /// One step of k for one block of C: packs B, then tile after tile.
