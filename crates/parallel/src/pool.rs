@@ -25,7 +25,7 @@ use std::thread::{self, JoinHandle, Thread};
 
 type Body<'a> = dyn Fn(usize) + Sync + 'a;
 
-/// Turns of `spin_loop` before a thread parks; a few microseconds.
+/// Turns of `spin_loop` before a thread parks; some tens of microseconds.
 const SPINS: usize = 2_000;
 /// The gate's lowest bit: the job is open.
 const OPEN: usize = 1;
