@@ -39,3 +39,8 @@ pub use sconce_core as core;
 pub use sconce_core::{Code, ScalarType};
 /// The readers and writers of program files.
 pub use sconce_format as format;
+
+/// The program in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

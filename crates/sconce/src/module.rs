@@ -9,7 +9,7 @@ use sconce_format::pte::Header;
 use sconce_parallel::Pool;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Where a program comes from.
 #[derive(Clone, Debug)]
@@ -55,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) pool: Arc<Pool>,
     loaded: Vec<OnceLock<Loaded>>,
+    /// Held while a method is loaded or folded, so that two threads do not do the same work.
+    loading: Mutex<()>,
 }
 
 /// What loading a method gives.
@@ -96,7 +98,8 @@ impl Module {
         let (header, methods) = (program.header(), program.methods().len());
         let pool = Arc::new(Pool::new(options.threads.unwrap_or_else(sconce_parallel::physical_cores)));
         let loaded = (0..methods).map(|_| OnceLock::new()).collect();
-        let shared = Arc::new(Shared { name, loader, external, header, options, pool, loaded });
+        let shared =
+            Arc::new(Shared { name, loader, external, header, options, pool, loaded, loading: Mutex::new(()) });
         Ok(Self { shared, easy: Arc::default() })
     }
 
@@ -170,9 +173,18 @@ impl Shared {
         self.program().methods().nth(index).expect("the index of a method that was found")
     }
 
+    /// The right to load or fold.
+    pub(crate) fn loading(&self) -> MutexGuard<'_, ()> {
+        self.loading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Resolves operators and makes delegates, the first time a method is used.
     pub(crate) fn loaded(&self, index: usize) -> Result<&Loaded, Error> {
         let cell = &self.loaded[index];
+        if let Some(loaded) = cell.get() {
+            return Ok(loaded);
+        }
+        let _loading = self.loading();
         if let Some(loaded) = cell.get() {
             return Ok(loaded);
         }

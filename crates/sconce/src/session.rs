@@ -106,15 +106,23 @@ impl Session {
         let states = states.collect::<Result<Vec<_>, _>>()?;
         let (scratch, pool) = (zeroed_words(needs.scratch / 8)?, shared.pool.clone());
         let mut session = Self { shared: shared.clone(), method, pool, state, arenas, scratch, states };
-        if loaded.folding.get().is_none() {
-            let folding = session.fold(loaded).unwrap_or_default();
-            let _ = loaded.folding.set(folding);
-            session.clear(view)?;
-        }
+        session.fold_once(loaded)?;
         for &(value, offset) in loaded.folding.get().map_or(&[][..], |folding| &folding.places) {
             view.place_folded(&mut session.state, value, offset);
         }
         Ok(session)
+    }
+
+    /// Folds what can be folded, unless another session has done so.
+    fn fold_once(&mut self, loaded: &Loaded) -> Result<(), Error> {
+        let shared = self.shared.clone();
+        let _loading = shared.loading();
+        if loaded.folding.get().is_some() {
+            return Ok(());
+        }
+        let folding = self.fold(loaded).unwrap_or_default();
+        loaded.folding.get_or_init(|| folding);
+        self.clear(shared.method(self.method))
     }
 
     /// Runs the operators that compute from constants alone and keeps their results.
