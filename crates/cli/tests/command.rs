@@ -290,12 +290,11 @@ fn digits_are_recognised() {
 }
 
 #[test]
-fn golden_programs_of_many_kinds_pass() {
-    for name in ["dtype_bfloat16", "dtype_float16", "scalar_inputs", "scalar_outputs", "initial_state", "channels_last"]
-    {
-        let answer = sconce(["check", golden(&format!("{name}.pte")).to_str().unwrap()]);
-        assert!(answer.code == 0 && answer.out.ends_with(" passed, 0 failed\n"), "{name}: {}", answer.out);
-    }
+fn every_golden_program_passes() {
+    let answer = sconce(["check", golden("").to_str().unwrap()]);
+    assert!(answer.code == 0 && answer.out.ends_with(" passed, 0 failed\n"), "{}{}", answer.out, answer.err);
+    let passed = answer.out.lines().last().and_then(|line| line.split(' ').next()?.parse().ok());
+    assert!(passed.is_some_and(|passed: usize| passed >= 80), "{}", answer.out);
     let answer = sconce(["check", golden("mlp.bpte").to_str().unwrap()]);
     assert_eq!(answer.out, "1 passed, 0 failed\n");
 }

@@ -100,7 +100,6 @@ fn cumsum(call: &mut Call<'_>) -> Result<(), Fault> {
 }
 
 fn running<T: Typed>(call: &mut Call<'_>, x: Tensor<'_>, axis: Axis, sizes: &[usize]) -> Result<(), Fault> {
-    let x = Tensor { data: x.data, ..x };
     let data = converted_any::<T>(call, x)?;
     let out = call.out(3, sizes)?;
     let slab = axis.n * axis.inner;

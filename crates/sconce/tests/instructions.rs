@@ -58,14 +58,13 @@ fn counting(n: i64) -> Vec<u8> {
         plan.value(ValueModel::Int(1)),
     );
     let done = plan.value(ValueModel::Bool(false));
-    let (false_, sink) = (plan.value(ValueModel::Bool(false)), plan.value(ValueModel::Bool(false)));
+    let false_ = plan.value(ValueModel::Bool(false));
     plan.call("aten::add.out", [x, x, alpha, doubled, doubled]);
     plan.call("aten::copy_", [x, doubled, false_, x]);
     plan.call("executorch_prim::add.Scalar", [count, one, count]);
     plan.call("executorch_prim::eq.Scalar", [count, end, done]);
     plan.push(Instruction::JumpFalse { condition: done, target: 0 });
     plan.call("executorch_prim::sub.Scalar", [count, end, count]);
-    let _ = sink;
     finish(plan, &[x], &[doubled, count])
 }
 
