@@ -27,7 +27,7 @@ mod tests;
 mod tile;
 
 use crate::isa::Isa;
-use crate::split::{self, Block, Slots};
+use crate::split::{self, Block, Cut, Slots};
 use core::ops::Range;
 use sconce_parallel::{Parallel, Serial};
 use tile::{Addend, Family, Tile};
@@ -376,7 +376,7 @@ pub(crate) fn product(
     let family = Family::of(isa);
     let par = if work(m, n, k) < WORTH_THREADS { &Serial } else { par };
     let slots = Slots::new(scratch, slot_len(m, n, k), par.width());
-    split::blocks(par, c, ldc, (m, n), steps(&family, (m, n), par.width()), |mut block| {
+    split::blocks(par, c, ldc, (m, n), cuts(&family, (m, n), par.width()), |mut block| {
         slots.with(|scratch| {
             let start = scratch.as_ptr().align_offset(64).min(ALIGN);
             let scratch = &mut scratch[start..];
@@ -390,21 +390,18 @@ pub(crate) fn product(
     });
 }
 
-/// How C is cut into tasks, as rows and columns of each, with at most `NC` columns. A task reads its rows of A and packs its
-/// columns of B, so the longer side of C is cut. Rows are cut into one part per thread. Of one to four cuts of columns per
-/// thread the one is taken with which the busiest thread has the fewest; more if it makes little difference.
-fn steps(family: &Family, (m, n): (usize, usize), width: usize) -> (usize, usize) {
-    let columns = |tasks: usize| n.div_ceil(tasks).next_multiple_of(family.lanes).clamp(family.nr(), NC);
-    if width == 1 {
-        return (m, columns(1));
+/// How C is cut into tasks, its rows and its columns, of which a task has at most `NC`. A task reads its rows of A and packs
+/// its columns of B, so the longer side of C is cut. Rows are cut into one part per thread, because each packs all of B;
+/// columns into several, if there are enough for whole panels, so that a thread that is held up does less.
+fn cuts(family: &Family, (m, n): (usize, usize), width: usize) -> (Cut, Cut) {
+    let least = n.div_ceil(NC);
+    if width == 1 || m > n {
+        return (Cut { parts: width, unit: family.mr }, Cut { parts: least, unit: family.nr() });
     }
-    if m > n {
-        return (m.div_ceil(width).next_multiple_of(family.mr), columns(1));
-    }
-    let busiest = |columns: usize| n.div_ceil(columns).div_ceil(width) * columns;
-    let cuts = [4, 3, 2, 1].map(|each| columns(each * width));
-    let fewest = cuts.map(busiest).into_iter().min().unwrap_or(0);
-    (m, cuts.into_iter().find(|&cut| busiest(cut) <= fewest + fewest / 16).unwrap_or(NC))
+    let several = 4 * width;
+    let whole = n.div_ceil(family.nr()) >= 2 * several;
+    let (parts, unit) = if whole { (several, family.nr()) } else { (width, family.lanes) };
+    (Cut { parts: 1, unit: family.mr }, Cut { parts: parts.max(least.next_multiple_of(width)), unit })
 }
 
 /// One step of k for one block of C: packs B, then tile after tile.

@@ -7,7 +7,7 @@ use crate::isa::Isa;
 use crate::map::worth;
 use crate::math::Math;
 use crate::reduce::{SumSquares, deviations, row, rows_per_task};
-use crate::split;
+use crate::split::{self, Cut};
 use sconce_parallel::Parallel;
 
 /// Per-element factors and summands; absent ones are 1 and 0.
@@ -257,7 +257,8 @@ pub fn batch_norm<T: Float>(
     }
     const STRIP: usize = 64;
     let rows = out.len() / channels;
-    split::blocks(par, out, channels, (rows, channels), (rows_per_task(STRIP), STRIP), |mut block| {
+    let cuts = (Cut::every(rows_per_task(STRIP), rows), Cut::every(STRIP, channels));
+    split::blocks(par, out, channels, (rows, channels), cuts, |mut block| {
         let columns = block.columns.clone();
         let lines: [_; STRIP] = core::array::from_fn(|i| line((columns.start + i).min(channels - 1)));
         isa.vectorize(

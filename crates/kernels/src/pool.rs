@@ -81,6 +81,18 @@ impl Pooling {
         size.unwrap_or_default()
     }
 
+    /// How far a tap lies from the window's first, in a plane.
+    fn distance(&self, tap: [usize; 3]) -> usize {
+        let [z, y, x] = [0, 1, 2].map(|axis| tap[axis] * self.dilation[axis]);
+        (z * self.input[1] + y) * self.input[2] + x
+    }
+
+    /// Where in a plane the window of an output position starts; negative if that is in the padding.
+    fn window_start(&self, at: [usize; 3]) -> i64 {
+        let [z, y, x] = [0, 1, 2].map(|axis| (at[axis] * self.stride[axis]) as i64 - self.padding[axis] as i64);
+        (z * self.input[1] as i64 + y) * self.input[2] as i64 + x
+    }
+
     /// How many positions along an axis the window at `at` covers.
     fn covered(&self, axis: usize, at: usize, divisor: Divisor) -> usize {
         let start = at * self.stride[axis];
@@ -255,28 +267,40 @@ pub fn max_pool_with_indices<T: Number>(
     assert_eq!(out.len(), indices.len(), "values and indices differ in length");
     let [depth, height, width] = pooling.axes();
     let (channels, pixels) = (pooling.channels, pooling.input.iter().product::<usize>());
-    if layout == Layout::ChannelsFirst {
+    if layout == Layout::ChannelsFirst && i32::try_from(pixels).is_ok() {
         let row_len = size[2].max(1);
-        return split::chunks2(worth(par, x.len()), (out, row_len), (indices, row_len), |row, out, indices| {
-            let (plane, z, y) = (row / size[1] / size[0], row / size[1] % size[0], row % size[1]);
+        let plane_len = row_len * (size[0] * size[1]).max(1);
+        return split::chunks2(worth(par, x.len()), (out, plane_len), (indices, plane_len), |plane, out, indices| {
             let x = &x[plane * pixels..][..pixels];
             isa.vectorize(
                 #[inline(always)]
-                || row_with_indices(pooling, x, [z, y], out, indices),
+                || {
+                    for (row, (out, indices)) in out.chunks_mut(row_len).zip(indices.chunks_mut(row_len)).enumerate() {
+                        row_with_indices(pooling, x, [row / size[1], row % size[1]], out, indices);
+                    }
+                },
             );
         });
     }
     let output: usize = size.iter().product();
     let [deep, tall, wide] = pooling.kernel;
     let one = |index: usize| {
-        let (image, channel, at) = (index / channels / output, index % channels, index / channels % output);
+        let (plane, at) = match layout {
+            Layout::ChannelsFirst => (index / output, index % output),
+            Layout::ChannelsLast => {
+                (index / channels / output * channels + index % channels, index / channels % output)
+            }
+        };
         let (z, y, column) = (at / size[2] / size[1], at / size[2] % size[1], at % size[2]);
         let mut best: Option<(T, usize)> = None;
         for (kz, ky) in (0..deep).flat_map(|kz| (0..tall).map(move |ky| (kz, ky))) {
             let (Some(z), Some(y)) = (depth.source(z, kz), height.source(y, ky)) else { continue };
             for column in (0..wide).filter_map(|kx| width.source(column, kx)) {
                 let pixel = (z * height.size + y) * width.size + column;
-                let value = x[(image * pixels + pixel) * channels + channel];
+                let value = match layout {
+                    Layout::ChannelsFirst => x[plane * pixels + pixel],
+                    Layout::ChannelsLast => x[(plane / channels * pixels + pixel) * channels + plane % channels],
+                };
                 if best.is_none_or(|(best, _)| value > best || value.is_nan()) {
                     best = Some((value, pixel));
                 }
@@ -293,53 +317,65 @@ pub fn max_pool_with_indices<T: Number>(
     });
 }
 
-/// Replaces each best element by a larger one and remembers where that is: element `i` at `first + i * step`.
+/// Replaces each best element by a larger one and remembers which tap it was under.
 #[inline(always)]
-fn keep_larger<'a, T: Number>(
-    best: &mut [T],
-    found: &mut [i64],
-    elements: impl Iterator<Item = &'a T>,
-    first: usize,
-    step: usize,
-) {
-    for (i, ((best, found), x)) in best.iter_mut().zip(found).zip(elements).enumerate() {
+fn keep_larger<'a, T: Number>(best: &mut [T], found: &mut [i32], elements: impl Iterator<Item = &'a T>, tap: i32) {
+    for ((best, found), x) in best.iter_mut().zip(found).zip(elements) {
         let larger = *x > *best || x.is_nan() || *found < 0;
         *best = if larger { *x } else { *best };
-        *found = if larger { (first + i * step) as i64 } else { *found };
+        *found = if larger { tap } else { *found };
     }
 }
 
-/// One output row of a plane: the largest elements and where they are. A negative index is one not yet found.
+/// Output pixels `[z, y, first..]` of one plane, at most a strip: the largest elements, and how far from the first element
+/// of their windows they lie; negative where there is none yet. Distances are as narrow as the elements, positions are not.
 #[inline(always)]
-fn row_with_indices<T: Number>(pooling: &Pooling, x: &[T], [z, y]: [usize; 2], out: &mut [T], indices: &mut [i64]) {
+fn strip_with_distances<T: Number>(
+    pooling: &Pooling,
+    x: &[T],
+    [z, y, first]: [usize; 3],
+    best: &mut [T],
+    found: &mut [i32; STRIP],
+) {
     let [depth, height, width] = pooling.axes();
     let [deep, tall, wide] = pooling.kernel;
-    out.fill(T::LOWEST);
-    indices.fill(-1);
+    best.fill(T::LOWEST);
     for (kz, ky) in (0..deep).flat_map(|kz| (0..tall).map(move |ky| (kz, ky))) {
         let (Some(z), Some(y)) = (depth.source(z, kz), height.source(y, ky)) else { continue };
-        let start = (z * height.size + y) * width.size;
-        let row = &x[start..][..width.size];
+        let row = &x[(z * height.size + y) * width.size..][..width.size];
         for kx in 0..wide {
-            let inside = width.inside(kx, out.len());
-            let Some(from) = width.source(inside.start, kx).filter(|_| !inside.is_empty()) else { continue };
-            let (best, found) = (&mut out[inside.clone()], &mut indices[inside]);
-            let row = &row[from..];
+            let inside = width.inside(kx, first + best.len());
+            let start = inside.start.max(first);
+            let Some(from) = width.source(start, kx).filter(|_| start < inside.end) else { continue };
+            let here = start - first..inside.end - first;
+            let (best, found) = (&mut best[here.clone()], &mut found[here]);
+            let (row, tap) = (&row[from..], pooling.distance([kz, ky, kx]) as i32);
             match width.stride {
-                1 => keep_larger(best, found, row.iter(), start + from, 1),
+                1 => keep_larger(best, found, row.iter(), tap),
                 2 => {
                     // The last window may end with the row.
                     let (pairs, last) = row.as_chunks::<2>();
                     let paired = pairs.len().min(best.len());
-                    keep_larger(&mut best[..paired], found, pairs.iter().map(|[x, _]| x), start + from, 2);
-                    keep_larger(&mut best[paired..], &mut found[paired..], last.iter(), start + from + 2 * paired, 2);
+                    keep_larger(&mut best[..paired], &mut found[..paired], pairs.iter().map(|[x, _]| x), tap);
+                    keep_larger(&mut best[paired..], &mut found[paired..], last.iter(), tap);
                 }
-                step => keep_larger(best, found, row.iter().step_by(step), start + from, step),
+                step => keep_larger(best, found, row.iter().step_by(step), tap),
             }
         }
     }
-    for index in indices {
-        *index = (*index).max(0);
+}
+
+/// One output row of a plane: the largest elements and where they are.
+#[inline(always)]
+fn row_with_indices<T: Number>(pooling: &Pooling, x: &[T], [z, y]: [usize; 2], out: &mut [T], indices: &mut [i64]) {
+    for (strip, (best, indices)) in out.chunks_mut(STRIP).zip(indices.chunks_mut(STRIP)).enumerate() {
+        let (first, mut found) = (strip * STRIP, [-1; STRIP]);
+        strip_with_distances(pooling, x, [z, y, first], best, &mut found);
+        let start = pooling.window_start([z, y, first]);
+        for (i, (index, distance)) in indices.iter_mut().zip(found).enumerate() {
+            let position = start + (i * pooling.stride[2]) as i64 + i64::from(distance);
+            *index = if distance < 0 { 0 } else { position };
+        }
     }
 }
 

@@ -10,7 +10,7 @@
 use crate::element::{Bool, Element, Float, Number, convert};
 use crate::isa::Isa;
 use crate::map::{Broadcast, GRAIN, worth};
-use crate::split;
+use crate::split::{self, Cut};
 use core::marker::PhantomData;
 use sconce_parallel::Parallel;
 
@@ -44,6 +44,11 @@ impl Axis {
             n: product(&shape[dims.clone()]),
             inner: product(&shape[dims.end..]),
         }
+    }
+
+    /// How the results, `outer` rows of `inner`, are cut where several lie side by side.
+    fn strips(&self) -> (Cut, Cut) {
+        (Cut::every(1, self.outer), Cut::every(STRIP, self.inner))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -168,7 +173,7 @@ pub fn reduce<R: Reducer>(isa: Isa, par: &dyn Parallel, axis: Axis, x: &[R::In],
             );
         });
     }
-    split::blocks(par, out, axis.inner, (axis.outer, axis.inner), (1, STRIP), |mut block| {
+    split::blocks(par, out, axis.inner, (axis.outer, axis.inner), axis.strips(), |mut block| {
         let (outer, first) = (block.rows.start, block.columns.start);
         let x = &x[outer * axis.n * axis.inner + first..];
         isa.vectorize(
@@ -246,7 +251,7 @@ pub fn arg_reduce<T: Number, const MAX: bool>(
             );
         });
     } else {
-        split::blocks(par, indices, axis.inner, (axis.outer, axis.inner), (1, STRIP), |mut block| {
+        split::blocks(par, indices, axis.inner, (axis.outer, axis.inner), axis.strips(), |mut block| {
             let (outer, first) = (block.rows.start, block.columns.start);
             let x = &x[outer * axis.n * axis.inner + first..];
             isa.vectorize(
@@ -327,7 +332,7 @@ pub fn variance<T: Float>(
     assert_eq!(x.len(), axis.len(), "elements of {axis:?}");
     assert_eq!(out.len(), axis.outer * axis.inner, "results of {axis:?}");
     let divisor = (axis.n as f64 - correction).max(0.0);
-    split::blocks(worth(par, x.len()), out, axis.inner, (axis.outer, axis.inner), (1, STRIP), |mut block| {
+    split::blocks(worth(par, x.len()), out, axis.inner, (axis.outer, axis.inner), axis.strips(), |mut block| {
         let (outer, first) = (block.rows.start, block.columns.start);
         let x = &x[outer * axis.n * axis.inner..][..axis.n * axis.inner];
         isa.vectorize(

@@ -109,14 +109,35 @@ impl<T> Block<'_, T> {
     }
 }
 
-/// Cuts a `rows` x `columns` matrix with row stride `stride` into blocks of `step.0` x `step.1` and calls `body` for
-/// each.
+/// How one side of a matrix is cut: into `parts` of nearly as many units of `unit` elements each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    pub(crate) parts: usize,
+    pub(crate) unit: usize,
+}
+
+impl Cut {
+    /// Parts of `step` elements; the last may be shorter.
+    pub(crate) fn every(step: usize, len: usize) -> Self {
+        let unit = step.max(1);
+        Self { parts: len.div_ceil(unit), unit }
+    }
+
+    /// The elements of one part; empty if there are fewer units than parts.
+    fn part(&self, index: usize, len: usize) -> Range<usize> {
+        let units = len.div_ceil(self.unit);
+        let start = |part: usize| len.min(units * part / self.parts * self.unit);
+        start(index)..start(index + 1)
+    }
+}
+
+/// Cuts a `rows` x `columns` matrix with row stride `stride` into blocks and calls `body` for each that is not empty.
 pub(crate) fn blocks<T: Send>(
     par: &dyn Parallel,
     data: &mut [T],
     stride: usize,
     (rows, columns): (usize, usize),
-    step: (usize, usize),
+    cuts: (Cut, Cut),
     body: impl Fn(Block<'_, T>) + Sync,
 ) {
     if rows == 0 || columns == 0 {
@@ -126,18 +147,15 @@ pub(crate) fn blocks<T: Send>(
     let fits = extent(rows, stride, columns).is_some_and(|extent| extent <= data.len());
     assert!(fits, "{rows} x {columns} at stride {stride} exceeds {}", data.len());
     let base = Base(data.as_mut_ptr());
-    let across = columns.div_ceil(step.1);
-    par.run(rows.div_ceil(step.0) * across, &|i| {
-        let (row, column) = (i / across * step.0, i % across * step.1);
-        body(Block {
-            // SAFETY: row < rows and column < columns, so this is in bounds by the assertion above. The rectangles of
-            // different indices do not overlap, because rows do not.
-            start: unsafe { base.get().add(row * stride + column) },
-            stride,
-            rows: row..rows.min(row + step.0),
-            columns: column..columns.min(column + step.1),
-            held: PhantomData,
-        });
+    par.run(cuts.0.parts * cuts.1.parts, &|i| {
+        let (rows, columns) = (cuts.0.part(i / cuts.1.parts, rows), cuts.1.part(i % cuts.1.parts, columns));
+        if rows.is_empty() || columns.is_empty() {
+            return;
+        }
+        // SAFETY: the first row and column lie in the matrix, so this is in bounds by the assertion above. The parts of
+        // a side do not overlap, and neither do rows, so the rectangles of different indices do not.
+        let start = unsafe { base.get().add(rows.start * stride + columns.start) };
+        body(Block { start, stride, rows, columns, held: PhantomData });
     });
 }
 
@@ -211,13 +229,18 @@ mod tests {
         let pool = sconce_parallel::Pool::new(3);
         let (rows, columns, stride) = (7, 5, 6);
         let mut data = vec![0; rows * stride];
-        blocks(&pool, &mut data, stride, (rows, columns), (3, 2), |mut block| {
-            for row in block.rows.clone() {
-                block.row(row).iter_mut().for_each(|x| *x += 1);
+        for cuts in
+            [(Cut::every(3, rows), Cut::every(2, columns)), (Cut { parts: 3, unit: 2 }, Cut { parts: 4, unit: 3 })]
+        {
+            data.fill(0);
+            blocks(&pool, &mut data, stride, (rows, columns), cuts, |mut block| {
+                for row in block.rows.clone() {
+                    block.row(row).iter_mut().for_each(|x| *x += 1);
+                }
+            });
+            for (i, x) in data.iter().enumerate() {
+                assert_eq!(*x, i32::from(i % stride < columns));
             }
-        });
-        for (i, x) in data.iter().enumerate() {
-            assert_eq!(*x, i32::from(i % stride < columns));
         }
     }
 

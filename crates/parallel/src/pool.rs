@@ -25,8 +25,9 @@ use std::thread::{self, JoinHandle, Thread};
 
 type Body<'a> = dyn Fn(usize) + Sync + 'a;
 
-/// Turns of `spin_loop` before a thread parks; some tens of microseconds.
-const SPINS: usize = 2_000;
+/// Turns of `spin_loop` before a thread parks: about a millisecond, longer than the serial stretches between two products
+/// of a network, because waking a parked thread costs as much as a small operator.
+const SPINS: usize = 20_000;
 /// The gate's lowest bit: the job is open.
 const OPEN: usize = 1;
 /// One worker inside the gate.

@@ -1,7 +1,7 @@
 //! The operands of a convolution's product, gathered from images and weights while they are packed.
 //!
 //! * [`Columns`], channels first: row `(ic, tap)`, column `output pixel`. Pixels of one output row read consecutive (or
-//!   evenly spaced) elements of one input row, so a panel is filled run by run.
+//!   evenly spaced) elements of one input row, so a panel is filled piece by piece.
 //! * [`Patches`], channels last: row `(image, output pixel)`, column `(tap, ic)`; the channels of a tap are one copy.
 //! * [`Weights`]: the weight as PyTorch keeps it, addressed by output channel, input channel and tap.
 use super::Conv;
@@ -19,14 +19,14 @@ pub(super) struct Columns<'a> {
     input: &'a [f32],
 }
 
-/// Consecutive columns of a panel in one output row.
+/// Columns of a panel that one tap reads from one row of the image.
 #[derive(Clone, Copy, Default)]
-struct Run {
+struct Piece {
     /// Where in the panel.
     at: usize,
     len: usize,
-    /// The output position of the first pixel: depth, height, width.
-    position: [usize; 3],
+    /// Where in a channel's plane.
+    from: usize,
 }
 
 /// The widest panel.
@@ -38,50 +38,41 @@ impl<'a> Columns<'a> {
         Self { axes, kernel: conv.kernel, output: conv.output().unwrap_or_default(), input }
     }
 
-    /// Cuts the pixels `columns` into runs; returns how many there are.
-    fn runs(&self, columns: &Range<usize>, runs: &mut [Run; WIDEST]) -> usize {
-        let [_, height, width] = self.output;
+    /// What the pixels `columns` read under a tap; returns how many pieces there are. Columns in none read padding.
+    fn pieces(&self, columns: &Range<usize>, tap: usize, pieces: &mut [Piece; WIDEST]) -> usize {
+        let [depth, height, width] = self.axes;
+        let [_, tall, wide] = self.kernel;
+        let tap = [tap / wide / tall, tap / wide % tall, tap % wide];
+        let [_, rows, across] = self.output;
         let (mut count, mut pixel) = (0, columns.start);
+        let mut add = |at: usize, len: usize, from: usize| {
+            pieces[count] = Piece { at: at - columns.start, len, from };
+            count += 1;
+        };
         while pixel < columns.end {
-            let position = [pixel / width / height, pixel / width % height, pixel % width];
-            let len = (width - position[2]).min(columns.end - pixel);
-            runs[count] = Run { at: pixel - columns.start, len, position };
-            (count, pixel) = (count + 1, pixel + len);
+            let (row, first) = (pixel / across, pixel % across);
+            let last = across.min(first + columns.end - pixel);
+            let row = depth.source(row / rows, tap[0]).zip(height.source(row % rows, tap[1]));
+            if let Some(row) = row.map(|(z, y)| (z * height.size + y) * width.size) {
+                if self.evenly_spaced() {
+                    let inside = width.inside(tap[2], last);
+                    let start = inside.start.max(first);
+                    if let Some(x) = width.source(start, tap[2]).filter(|_| start < inside.end) {
+                        add(pixel + start - first, inside.end - start, row + x);
+                    }
+                } else {
+                    let sources = (first..last).filter_map(|at| Some((at, width.source(at, tap[2])?)));
+                    sources.for_each(|(at, x)| add(pixel + at - first, 1, row + x));
+                }
+            }
+            pixel += last - first;
         }
         count
     }
 
-    /// Fills one row of a panel.
-    #[inline(always)]
-    fn fill(&self, channel: usize, tap: [usize; 3], runs: &[Run], out: &mut [f32]) {
-        let [depth, height, width] = self.axes;
-        let x_axis = &width;
-        let direct = !x_axis.transposed || x_axis.stride == 1;
-        let inside = if direct { x_axis.inside(tap[2], self.output[2]) } else { 0..0 };
-        for run in runs {
-            let out = &mut out[run.at..run.at + run.len];
-            let z = depth.source(run.position[0], tap[0]);
-            let y = height.source(run.position[1], tap[1]);
-            let (Some(z), Some(y)) = (z, y) else {
-                out.fill(0.0);
-                continue;
-            };
-            let row = &self.input[((channel * depth.size + z) * height.size + y) * width.size..][..width.size];
-            let first = run.position[2];
-            if !direct {
-                for (i, to) in out.iter_mut().enumerate() {
-                    *to = x_axis.source(first + i, tap[2]).map_or(0.0, |x| row[x]);
-                }
-                continue;
-            }
-            let start = inside.start.clamp(first, first + run.len) - first;
-            let end = inside.end.clamp(first + start, first + run.len) - first;
-            out[..start].fill(0.0);
-            out[end..].fill(0.0);
-            if let Some(x) = x_axis.source(first + start, tap[2]).filter(|_| start < end) {
-                copy_spaced(&row[x..], if x_axis.transposed { 1 } else { x_axis.stride }, &mut out[start..end]);
-            }
-        }
+    /// Whether neighbouring pixels read elements at equal distances.
+    fn evenly_spaced(&self) -> bool {
+        !self.axes[2].transposed || self.axes[2].stride == 1
     }
 }
 
@@ -91,7 +82,13 @@ fn copy_spaced(from: &[f32], step: usize, to: &mut [f32]) {
     match step {
         1 => copy_row(from, to),
         2 => {
-            for (to, from) in to.iter_mut().zip(from.iter().step_by(2)) {
+            let (pairs, last) = from.as_chunks::<2>();
+            let paired = pairs.len().min(to.len());
+            for (to, [from, _]) in to.iter_mut().zip(pairs) {
+                *to = *from;
+            }
+            // The last element may end the image.
+            if let (Some(to), [from]) = (to.get_mut(paired), last) {
                 *to = *from;
             }
         }
@@ -104,31 +101,33 @@ fn copy_spaced(from: &[f32], step: usize, to: &mut [f32]) {
 }
 
 impl Right for Columns<'_> {
+    /// Tap by tap, because under one tap every channel reads the same places of its plane.
     fn pack(&self, isa: Isa, ks: Range<usize>, columns: Range<usize>, width: usize, out: &mut [f32]) {
-        let mut runs = [Run::default(); WIDEST];
-        let count = self.runs(&columns, &mut runs);
-        let runs = &runs[..count];
-        isa.vectorize(
-            #[inline(always)]
-            || {
-                let [_, height, across] = self.kernel;
-                let taps: usize = self.kernel.iter().product();
-                let (mut channel, rest) = (ks.start / taps, ks.start % taps);
-                let mut tap = [rest / across / height, rest / across % height, rest % across];
-                for row in out.chunks_exact_mut(width).take(ks.len()) {
-                    self.fill(channel, tap, runs, row);
-                    row[columns.len()..].fill(0.0);
-                    for axis in (0..3).rev() {
-                        tap[axis] += 1;
-                        if tap[axis] < self.kernel[axis] {
-                            break;
+        let taps: usize = self.kernel.iter().product();
+        let plane: usize = self.axes.iter().map(|axis| axis.size).product();
+        let step = if self.axes[2].transposed { 1 } else { self.axes[2].stride };
+        let mut pieces = [Piece::default(); WIDEST];
+        for tap in 0..taps {
+            let count = self.pieces(&columns, tap, &mut pieces);
+            let pieces = &pieces[..count];
+            let full = pieces.iter().map(|piece| piece.len).sum::<usize>() == width;
+            isa.vectorize(
+                #[inline(always)]
+                || {
+                    let first = (ks.start + taps - 1 - tap) / taps;
+                    for channel in first..(ks.end + taps - 1 - tap) / taps {
+                        let row = &mut out[(channel * taps + tap - ks.start) * width..][..width];
+                        let plane = &self.input[channel * plane..][..plane];
+                        if !full {
+                            row.fill(0.0);
                         }
-                        tap[axis] = 0;
-                        channel += usize::from(axis == 0);
+                        for piece in pieces {
+                            copy_spaced(&plane[piece.from..], step, &mut row[piece.at..][..piece.len]);
+                        }
                     }
-                }
-            },
-        );
+                },
+            );
+        }
     }
 }
 

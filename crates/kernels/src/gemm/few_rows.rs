@@ -8,7 +8,7 @@
 use super::tile::Family;
 use super::{Gemm, Init, WORTH_THREADS, clamp, work};
 use crate::isa::Isa;
-use crate::split::{self, Block};
+use crate::split::{self, Block, Cut};
 use sconce_parallel::{Parallel, Serial};
 
 /// Most rows for which scaled rows beat packing.
@@ -33,12 +33,14 @@ pub(super) fn gemm(isa: Isa, par: &dyn Parallel, g: &Gemm<'_>, c: &mut [f32], ld
     let longest = 4096 / g.m.max(1) / 64 * 64;
     let tasks = if par.width() == 1 { 1 } else { 4 * par.width() };
     let step = g.n.div_ceil(tasks).next_multiple_of(64).min(longest);
-    split::blocks(par, c, ldc, (g.m, g.n), (g.m.max(1), step), |mut block| match in_place {
-        true => isa.vectorize(
-            #[inline(always)]
-            || scaled_rows(g, &mut block),
-        ),
-        false => dot_products(&Family::of(isa), g, &mut block),
+    split::blocks(par, c, ldc, (g.m, g.n), (Cut { parts: 1, unit: 1 }, Cut::every(step, g.n)), |mut block| {
+        match in_place {
+            true => isa.vectorize(
+                #[inline(always)]
+                || scaled_rows(g, &mut block),
+            ),
+            false => dot_products(&Family::of(isa), g, &mut block),
+        }
     });
     true
 }

@@ -5,7 +5,7 @@
 use super::{Init, Matrix};
 use crate::element::{Number, convert};
 use crate::isa::Isa;
-use crate::split;
+use crate::split::{self, Cut};
 use half::{bf16, f16};
 use sconce_parallel::{Parallel, Serial};
 
@@ -43,7 +43,7 @@ pub fn gemm<T: Product>(
         c,
         ldc,
         (m, n),
-        (m.div_ceil(4 * par.width()), n.div_ceil(par.width()).max(STRIP)),
+        (Cut { parts: 4 * par.width(), unit: 1 }, Cut { parts: par.width(), unit: STRIP }),
         |mut block| {
             for i in block.rows.clone() {
                 let first = block.columns.start;
