@@ -39,7 +39,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 import golden_cases
-from golden_export import build
+from golden_export import array, build
 
 DEFAULT_OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"
 
@@ -116,13 +116,6 @@ def run_eagerly(case):
 def golden_arrays(run, outputs):
     inputs = {f"in{i}": array(leaf) for i, leaf in enumerate(run.leaves) if isinstance(leaf, torch.Tensor)}
     return inputs | {f"out{i}": array(leaf) for i, leaf in enumerate(outputs) if leaf is not None}
-
-
-def array(leaf):
-    if not isinstance(leaf, torch.Tensor):
-        return np.array(leaf)
-    leaf = leaf.detach().contiguous()
-    return leaf.view(torch.uint16).numpy() if leaf.dtype == torch.bfloat16 else leaf.numpy()
 
 
 def official_verdict(files, case, expected):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable
 
 import executorch.kernels.quantized  # registers the out variants of quantized_decomposed
+import numpy as np
 import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.devtools import BundledProgram
@@ -76,6 +77,14 @@ class Case:
 
     def first_run(self, method):
         return next(run for run in self.runs if run.method == method)
+
+
+def array(leaf):
+    """A value as it stands in an `.npz`."""
+    if not isinstance(leaf, torch.Tensor):
+        return np.array(leaf)
+    leaf = leaf.detach().contiguous()
+    return leaf.view(torch.uint16).numpy() if leaf.dtype == torch.bfloat16 else leaf.numpy()
 
 
 def build(case, expected):

@@ -39,6 +39,8 @@ pub use sconce_core as core;
 pub use sconce_core::{Code, ScalarType};
 /// The readers and writers of program files.
 pub use sconce_format as format;
+/// A tensor's bytes as elements, for those who write kernels.
+pub use sconce_kernels::view;
 
 /// The program in the README compiles.
 #[cfg(doctest)]
