@@ -26,9 +26,6 @@ pub(crate) trait Real:
     fn log1p(self) -> Self;
     fn log2(self) -> Self;
     fn log10(self) -> Self;
-    fn sin(self) -> Self;
-    fn cos(self) -> Self;
-    fn tan(self) -> Self;
     fn asin(self) -> Self;
     fn acos(self) -> Self;
     fn atan(self) -> Self;
@@ -59,9 +56,9 @@ real! { f64,
     copysign(sign) = libm::copysign; floor() = libm::floor; ceil() = libm::ceil;
     trunc() = libm::trunc; round_ties_even() = libm::rint; sqrt() = libm::sqrt; rem(other) = libm::fmod;
     exp() = libm::exp; expm1() = libm::expm1; log() = libm::log; log1p() = libm::log1p; log2() = libm::log2;
-    log10() = libm::log10; sin() = libm::sin; cos() = libm::cos; tan() = libm::tan; asin() = libm::asin;
+    log10() = libm::log10; asin() = libm::asin;
     acos() = libm::acos; atan() = libm::atan; atan2(other) = libm::atan2; sinh() = libm::sinh; cosh() = libm::cosh;
-    tanh() = libm::tanh; asinh() = libm::asinh; acosh() = libm::acosh; atanh() = libm::atanh; erf() = libm::erf;
+    tanh() = libm::tanh; asinh() = libm::asinh; acosh() = acosh; atanh() = libm::atanh; erf() = libm::erf;
     sigmoid() = sigmoid; pow(exponent) = libm::pow;
 }
 
@@ -69,12 +66,17 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + libm::exp(-x))
 }
 
+/// `libm` gives a number below 1, too.
+fn acosh(x: f64) -> f64 {
+    if x < 1.0 { f64::NAN } else { libm::acosh(x) }
+}
+
 real! { f32,
     copysign(sign) = libm::copysignf; floor() = libm::floorf; ceil() = libm::ceilf;
     trunc() = libm::truncf; round_ties_even() = libm::rintf; sqrt() = math::sqrt; rem(other) = libm::fmodf;
     exp() = math::exp; expm1() = math::expm1; log() = math::log; log1p() = math::log1p; log2() = math::log2;
-    log10() = math::log10; sin() = math::sin; cos() = math::cos; tan() = libm::tanf; asin() = libm::asinf;
-    acos() = libm::acosf; atan() = libm::atanf; atan2(other) = libm::atan2f; sinh() = libm::sinhf;
-    cosh() = libm::coshf; tanh() = math::tanh; asinh() = libm::asinhf; acosh() = libm::acoshf;
-    atanh() = libm::atanhf; erf() = math::erf; sigmoid() = math::sigmoid; pow(exponent) = math::pow;
+    log10() = math::log10; asin() = math::asin;
+    acos() = math::acos; atan() = math::atan; atan2(other) = math::atan2; sinh() = math::sinh;
+    cosh() = math::cosh; tanh() = math::tanh; asinh() = math::asinh; acosh() = math::acosh;
+    atanh() = math::atanh; erf() = math::erf; sigmoid() = math::sigmoid; pow(exponent) = math::pow;
 }

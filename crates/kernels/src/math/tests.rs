@@ -1,7 +1,7 @@
 //! Every function against `libm` in double precision, over bit patterns from one end to the other.
 use super::*;
 
-/// Distance in units of the last place of the expected value.
+/// Distance from the correctly rounded value, in units of its last place.
 fn error(actual: f32, expected: f64) -> f64 {
     let rounded = expected as f32;
     if rounded.is_nan() {
@@ -11,7 +11,7 @@ fn error(actual: f32, expected: f64) -> f64 {
         return if rounded == actual { 0.0 } else { f64::INFINITY };
     }
     let unit = f64::from(f32::from_bits(rounded.abs().to_bits() + 1)) - f64::from(rounded.abs());
-    (f64::from(actual) - expected).abs() / unit
+    (f64::from(actual) - f64::from(rounded)).abs() / unit
 }
 
 /// Walks all floats in a stride that has no pattern, and the interesting ones.
@@ -40,37 +40,68 @@ fn check(name: &str, ours: impl Fn(f32) -> f32, exact: impl Fn(f64) -> f64, limi
 }
 
 #[test]
-fn within_a_unit_of_the_exact_value() {
-    check("exp", exp, libm::exp, 0.51);
-    check("exp2", exp2, libm::exp2, 0.51);
-    check("expm1", expm1, libm::expm1, 0.51);
-    check("log", log, libm::log, 0.51);
-    check("log1p", log1p, libm::log1p, 0.51);
-    check("log2", log2, libm::log2, 0.51);
-    check("log10", log10, libm::log10, 0.51);
-    check("tanh", tanh, libm::tanh, 0.51);
-    check("sigmoid", sigmoid, |x| 1.0 / (1.0 + libm::exp(-x)), 0.51);
-    check("erf", erf, libm::erf, 0.51);
-    check("sin", sin, libm::sin, 0.51);
-    check("cos", cos, libm::cos, 0.51);
-    check("sqrt", sqrt, libm::sqrt, 0.5);
+fn within_two_units_of_the_exact_value() {
+    let sigmoid_exact =
+        |x: f64| if x < 0.0 { libm::exp(x) / (1.0 + libm::exp(x)) } else { 1.0 / (1.0 + libm::exp(-x)) };
+    check("exp", exp, libm::exp, 1.0);
+    check("exp2", exp2, libm::exp2, 1.0);
+    check("expm1", expm1, libm::expm1, 1.0);
+    check("log", log, libm::log, 1.0);
+    check("log1p", log1p, libm::log1p, 2.0);
+    check("log2", log2, libm::log2, 2.0);
+    check("log10", log10, libm::log10, 2.0);
+    check("tanh", tanh, libm::tanh, 2.0);
+    check("sinh", sinh, libm::sinh, 2.0);
+    check("cosh", cosh, libm::cosh, 2.0);
+    check("asinh", asinh, libm::asinh, 1.0);
+    check("acosh", acosh, |x| if x < 1.0 { f64::NAN } else { libm::acosh(x) }, 1.0);
+    check("atanh", atanh, libm::atanh, 1.0);
+    check("sigmoid", sigmoid, sigmoid_exact, 2.0);
+    check("erf", erf, libm::erf, 2.0);
+    check("sin", sin, libm::sin, 2.0);
+    check("cos", cos, libm::cos, 2.0);
+    check("tan", tan, libm::tan, 2.0);
+    check("asin", asin, libm::asin, 2.0);
+    check("acos", acos, libm::acos, 2.0);
+    check("atan", atan, libm::atan, 2.0);
+    check("sqrt", sqrt, libm::sqrt, 0.0);
+}
+
+#[test]
+fn slices_agree_with_single_values() {
+    let far = [0.5, -3.0, 7e3, -1e30, f32::INFINITY, f32::NAN];
+    for x in [&far[..2], &far[..]] {
+        for (all, one) in [(sin_all as fn(&[f32], &mut [f32]), sin as fn(f32) -> f32), (cos_all, cos), (tan_all, tan)] {
+            let mut out = vec![0.0; x.len()];
+            all(x, &mut out);
+            x.iter().zip(out).for_each(|(x, out)| assert_eq!(out.to_bits(), one(*x).to_bits(), "{x}"));
+        }
+    }
+}
+
+#[test]
+fn angles_of_points() {
+    let ends = [0.0f32, 1.0, 2.5e-3, 7e5, 1e-40, f32::MAX, f32::INFINITY, f32::NAN];
+    let values = || ends.iter().flat_map(|x| [*x, -*x]);
+    for (y, x) in values().flat_map(|y| values().map(move |x| (y, x))) {
+        let (actual, expected) = (atan2(y, x), libm::atan2(y.into(), x.into()));
+        assert!(error(actual, expected) <= 2.0, "atan2({y:e}, {x:e}) = {actual:e} instead of {expected:e}");
+        assert!(expected.is_nan() || actual.is_sign_negative() == expected.is_sign_negative(), "atan2({y:e}, {x:e})");
+    }
 }
 
 #[test]
 fn activations_of_finite_values() {
-    let finite = |f: fn(f32) -> f32| move |x: f32| if x.abs() < 1e4 { f(x) } else { 0.0 };
-    let exact = |f: fn(f64) -> f64| move |x: f64| if x.abs() < 1e4 { f(x) } else { 0.0 };
-    check("silu", finite(silu), exact(|x| x / (1.0 + libm::exp(-x))), 0.51);
-    check("gelu", finite(gelu), exact(|x| 0.5 * x * libm::erfc(-x * core::f64::consts::FRAC_1_SQRT_2)), 1.0);
-    check(
-        "gelu_tanh",
-        finite(gelu_tanh),
-        exact(|x| {
-            let inner = 0.797_884_560_802_865_4 * (x + 0.044715 * x * x * x);
-            x / (1.0 + libm::exp(-2.0 * inner))
-        }),
-        0.51,
-    );
+    let exact = |x: f64| 0.5 * x * libm::erfc(-x * core::f64::consts::FRAC_1_SQRT_2);
+    let by_tanh = |x: f64| 0.5 * x * (1.0 + libm::tanh(0.797_884_560_802_865_4 * (x + 0.044715 * x * x * x)));
+    for x in (-2000..=2000).map(|i| i as f32 / 100.0) {
+        let wide = f64::from(x);
+        let silu_error = error(silu(x), wide / (1.0 + libm::exp(-wide)));
+        assert!(silu_error <= 2.0, "silu({x}): {silu_error} ulp");
+        // As in PyTorch: where `1 + erf` cancels, the absolute error counts.
+        assert!((f64::from(gelu(x)) - exact(wide)).abs() <= 2e-7 * wide.abs(), "gelu({x})");
+        assert!((f64::from(gelu_tanh(x)) - by_tanh(wide)).abs() <= 4e-7 * wide.abs(), "gelu_tanh({x})");
+    }
 }
 
 #[test]
@@ -80,7 +111,7 @@ fn powers() {
     for x in bases.iter().flat_map(|x| [*x, -*x]) {
         for y in exponents.iter().flat_map(|y| [*y, -*y]) {
             let (actual, expected) = (pow(x, y), libm::pow(x.into(), y.into()));
-            assert!(error(actual, expected) <= 0.6, "{x}^{y} = {actual} instead of {expected}");
+            assert!(error(actual, expected) <= 1.0, "{x}^{y} = {actual} instead of {expected}");
             assert!(expected != 0.0 || actual.is_sign_negative() == expected.is_sign_negative(), "sign of {x}^{y}");
         }
     }
@@ -88,7 +119,7 @@ fn powers() {
     for _ in 0..20_000 {
         let (x, y) = (f32::from_bits(random.below(1 << 31) as u32), random.floats(1)[0] * 40.0);
         let (actual, expected) = (pow(x, y), libm::pow(x.into(), y.into()));
-        assert!(error(actual, expected) <= 0.6, "{x:e}^{y} = {actual:e} instead of {expected:e}");
+        assert!(error(actual, expected) <= 1.0, "{x:e}^{y} = {actual:e} instead of {expected:e}");
     }
 }
 

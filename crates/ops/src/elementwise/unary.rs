@@ -6,7 +6,7 @@ use super::{Source, compute, each1, run};
 use crate::ops;
 use crate::real::Real;
 use sconce_core::{Call, Fault, Op, Scalar};
-use sconce_kernels::{Bool, Number};
+use sconce_kernels::{Bool, Number, math};
 use sconce_schema::to_floating;
 
 /// A function of real numbers; bodies see `$R`, the type that computes.
@@ -28,6 +28,27 @@ macro_rules! real {
             }
         }
     }};
+}
+
+/// A function of real numbers that has a form for slices of `f32`.
+macro_rules! real_slices {
+    ($all:path, $wide:path) => {
+        |call| {
+            let x = call.tensor(0)?;
+            let (sources, out) = ([Source::Tensor(x)], call.out(1, x.sizes())?);
+            match to_floating(x.dtype) {
+                sconce_core::ScalarType::Double => run(call.parallel(), sources, 1, out, |x, out| each1(x, out, $wide)),
+                _ => run(
+                    call.parallel(),
+                    sources,
+                    1,
+                    out,
+                    #[inline(always)]
+                    |[x], out| $all(x, out),
+                ),
+            }
+        }
+    };
 }
 
 /// A function that keeps the type.
@@ -121,9 +142,9 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::sqrt.out" [3] writes [1] => real!(1, |x: R| Real::sqrt(x));
     "aten::rsqrt.out" [3] writes [1] => real!(1, |x: R| 1.0 / Real::sqrt(x));
     "aten::reciprocal.out" [3] writes [1] => real!(1, |x: R| 1.0 / x);
-    "aten::sin.out" [3] writes [1] => real!(1, |x: R| Real::sin(x));
-    "aten::cos.out" [3] writes [1] => real!(1, |x: R| Real::cos(x));
-    "aten::tan.out" [3] writes [1] => real!(1, |x: R| Real::tan(x));
+    "aten::sin.out" [3] writes [1] => real_slices!(math::sin_all, libm::sin);
+    "aten::cos.out" [3] writes [1] => real_slices!(math::cos_all, libm::cos);
+    "aten::tan.out" [3] writes [1] => real_slices!(math::tan_all, libm::tan);
     "aten::asin.out" [3] writes [1] => real!(1, |x: R| Real::asin(x));
     "aten::acos.out" [3] writes [1] => real!(1, |x: R| Real::acos(x));
     "aten::atan.out" [3] writes [1] => real!(1, |x: R| Real::atan(x));
