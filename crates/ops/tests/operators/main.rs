@@ -5,4 +5,5 @@ mod copies;
 mod fill;
 mod indexing;
 mod pad;
+mod pooling;
 mod support;
