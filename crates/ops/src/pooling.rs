@@ -92,7 +92,7 @@ impl<'c> Image<'c> {
             dilation: dilation.map_or(Ok([1; 3]), |argument| list(argument, 1))?,
             ceil_mode,
         };
-        let half = |axis: usize| (kernel[axis].saturating_sub(1).saturating_mul(pooling.dilation[axis]) + 1) / 2;
+        let half = |axis: usize| kernel[axis].saturating_sub(1).saturating_mul(pooling.dilation[axis]).div_ceil(2);
         let halves = (0..3).all(|axis| pooling.padding[axis] <= half(axis));
         if halves { Ok(pooling) } else { Err(Fault::argument(3, "padding must be at most half of the window")) }
     }

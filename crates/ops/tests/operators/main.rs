@@ -6,4 +6,6 @@ mod fill;
 mod indexing;
 mod pad;
 mod pooling;
+mod resize;
 mod support;
+mod training;
