@@ -11,6 +11,7 @@
 //! A transposed convolution gathers too: the input position of an output position and a tap is `(o + padding - tap *
 //! dilation) / stride` where that is whole, and zero elsewhere. A group with one input channel (depthwise) has no
 //! product to speak of and is done row by row. One and two dimensions are three with ones in front.
+mod backward;
 mod depthwise;
 mod gather;
 pub mod generic;
@@ -23,6 +24,8 @@ use crate::split::{self, Slots};
 use crate::taps::Taps;
 use gather::{Columns, Patches, Weights};
 use sconce_parallel::{Parallel, Serial};
+
+pub use backward::{Gradients, conv_backward};
 
 /// The geometry of a convolution; sizes are given as depth, height, width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,6 +16,7 @@ pub mod conv;
 pub mod copy;
 pub mod element;
 pub mod gemm;
+pub mod grid;
 pub mod index;
 pub mod isa;
 pub mod map;

@@ -89,6 +89,11 @@ pub fn layer_norm<T: Float>(
     assert_eq!(x.len(), out.len(), "input and output differ in length");
     affine.check(n);
     if out.is_empty() || n == 0 {
+        // Rows of nothing have a mean of 0 and no deviation.
+        if let Some((means, scales)) = moments_out {
+            means.fill(T::ZERO);
+            scales.fill(T::from_f64(f64::NAN));
+        }
         return;
     }
     let par = worth(par, x.len());
@@ -255,6 +260,28 @@ pub struct Statistics<'a, T> {
     pub epsilon: f64,
 }
 
+/// The mean and the (biased) variance of every channel of `[outer, channels, inner]`.
+pub fn batch_moments<T: Float>(
+    par: &dyn Parallel,
+    inner: usize,
+    x: &[T],
+    means: &mut [T::Compute],
+    variances: &mut [T::Compute],
+) {
+    let channels = means.len();
+    assert_eq!(variances.len(), channels, "means and variances of {channels} channels");
+    let image = channels * inner;
+    assert!(x.is_empty() || x.len().is_multiple_of(image), "whole images of {channels} channels");
+    split::chunks2(worth(par, x.len()), (means, 1), (variances, 1), |channel, mean_out, variance_out| {
+        let rows = || x.chunks_exact(image.max(1)).map(|image| &image[channel * inner..][..inner]);
+        let count = (x.len() / channels) as f64;
+        let mean = rows().flatten().map(|x| x.to_f64()).sum::<f64>() / count;
+        let squares: f64 = rows().flatten().map(|x| (x.to_f64() - mean) * (x.to_f64() - mean)).sum();
+        mean_out[0] = T::Compute::from_f64(mean);
+        variance_out[0] = T::Compute::from_f64(squares / count);
+    });
+}
+
 /// Normalises `[outer, channels, inner]` with given statistics; channels last is `inner` = 1.
 pub fn batch_norm<T: Float>(
     isa: Isa,
@@ -413,5 +440,18 @@ mod tests {
                 assert_close(&out, &expected, 1e-5, &(outer, channels, inner));
             }
         }
+    }
+
+    /// Channels of [1, 3, 5, 7] and [0, 0, 4, 4]: means 4 and 2, squared deviations 20 and 16 of four.
+    #[test]
+    fn moments_of_channels() {
+        let x = [1.0f32, 3.0, 0.0, 0.0, 5.0, 7.0, 4.0, 4.0];
+        let (mut means, mut variances) = ([0.0; 2], [0.0; 2]);
+        batch_moments(&pool(), 2, &x, &mut means, &mut variances);
+        assert_eq!((means, variances), ([4.0, 2.0], [5.0, 4.0]));
+        batch_moments(&pool(), 1, &[1.0f32, 5.0, 3.0, 5.0], &mut means, &mut variances);
+        assert_eq!((means, variances), ([2.0, 5.0], [1.0, 0.0]));
+        batch_moments::<f32>(&pool(), 2, &[], &mut means, &mut variances);
+        assert!(means[0].is_nan());
     }
 }

@@ -1,18 +1,21 @@
-//! Pooling: the largest or the mean element of a sliding window, and the mean over an adaptive grid.
+//! Pooling: the largest or the mean element of a sliding window, or of the cells of an adaptive grid.
 //!
 //! As in a depthwise convolution, an output row combines, tap by tap, with stretches of input rows (channels first) or
 //! an output pixel with whole input pixels (channels last), so the loops have no bounds to test. Positions outside the
 //! image never take part; whether they count in the mean's divisor is the caller's choice.
 use crate::conv::Layout;
-use crate::element::{Float, Number, convert};
+use crate::element::{Float, Number};
 use crate::isa::Isa;
 use crate::map::worth;
 use crate::split;
 use crate::taps::Taps;
 use sconce_parallel::Parallel;
 
+mod adaptive;
 #[cfg(test)]
 mod tests;
+
+pub use adaptive::{adaptive_avg_pool, adaptive_max_pool};
 
 /// The geometry of a pooling; sizes are given as depth, height, width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +56,9 @@ impl Pooling {
         for (axis, output) in output.iter_mut().enumerate() {
             let (stride, padding) = (self.stride[axis], self.padding[axis]);
             let reach = self.kernel[axis].checked_sub(1)?.checked_mul(self.dilation[axis])?.checked_add(1)?;
-            let room = self.input[axis].checked_add(padding.checked_mul(2)?)?.checked_sub(reach)?;
             let slack = if self.ceil_mode { stride.checked_sub(1)? } else { 0 };
-            let count = room.checked_add(slack)?.checked_div(stride)?.checked_add(1)?;
+            let padded = self.input[axis].checked_add(padding.checked_mul(2)?)?;
+            let count = padded.checked_add(slack)?.checked_sub(reach)?.checked_div(stride)?.checked_add(1)?;
             // The last window must begin inside the image or its left padding.
             let late = self.ceil_mode && (count - 1).checked_mul(stride)? >= self.input[axis].checked_add(padding)?;
             *output = count - usize::from(late);
@@ -379,6 +382,14 @@ fn row_with_indices<T: Number>(pooling: &Pooling, x: &[T], [z, y]: [usize; 2], o
     }
 }
 
+/// What the sum of the window at an output position is divided by.
+fn count(pooling: &Pooling, divisor: Divisor, position: [usize; 3]) -> i64 {
+    match divisor {
+        Divisor::Fixed(count) => count as i64,
+        _ => (0..3).map(|axis| pooling.covered(axis, position[axis], divisor) as i64).product(),
+    }
+}
+
 /// The mean of every window; the dilation must be 1.
 pub fn avg_pool<T: Float>(
     isa: Isa,
@@ -390,85 +401,21 @@ pub fn avg_pool<T: Float>(
     out: &mut [T],
 ) {
     assert_eq!(pooling.dilation, [1; 3], "a mean has no dilation");
-    let mean = |position: [usize; 3], sum: T::Compute| {
-        let count = match divisor {
-            Divisor::Fixed(count) => count,
-            _ => (0..3).map(|axis| pooling.covered(axis, position[axis], divisor)).product(),
-        };
-        T::narrow(sum / T::Compute::from_i64(count as i64))
-    };
+    let mean = |at: [usize; 3], sum: T::Compute| T::narrow(sum / T::Compute::from_i64(count(pooling, divisor, at)));
     slide(isa, par, (pooling, layout), x, out, T::Compute::ZERO, |sum, x| sum + x.widen(), mean);
 }
 
-/// The mean over a grid of `output` cells; cell `i` of `n` covers `floor(i * size / n)..ceil((i + 1) * size / n)`.
-pub fn adaptive_avg_pool<T: Float>(
+/// [`avg_pool`] of integers: the mean is cut towards zero.
+pub fn avg_pool_integers(
     isa: Isa,
     par: &dyn Parallel,
-    (batch, channels): (usize, usize),
-    (input, output): ([usize; 3], [usize; 3]),
+    pooling: &Pooling,
     layout: Layout,
-    x: &[T],
-    out: &mut [T],
+    divisor: Divisor,
+    x: &[i64],
+    out: &mut [i64],
 ) {
-    let (pixels, cells): (usize, usize) = (input.iter().product(), output.iter().product());
-    assert_eq!(x.len(), batch * channels * pixels, "input elements");
-    assert_eq!(out.len(), batch * channels * cells, "output elements");
-    if out.is_empty() {
-        return;
-    }
-    let range =
-        |axis: usize, at: usize| at * input[axis] / output[axis]..((at + 1) * input[axis]).div_ceil(output[axis]);
-    let cell = |at: usize| {
-        let [z, y, x] = [at / output[2] / output[1], at / output[2] % output[1], at % output[2]];
-        [range(0, z), range(1, y), range(2, x)]
-    };
-    let run = if layout == Layout::ChannelsFirst { cells } else { channels };
-    split::chunks(worth(par, x.len()), out, run, |i, out| {
-        isa.vectorize(
-            #[inline(always)]
-            || match layout {
-                Layout::ChannelsFirst => {
-                    let plane = &x[i * pixels..][..pixels];
-                    for (at, out) in out.iter_mut().enumerate() {
-                        let [zs, ys, xs] = cell(at);
-                        let rows = zs.clone().flat_map(|z| ys.clone().map(move |y| (z * input[1] + y) * input[2]));
-                        let sum: f64 = rows.map(|row| sum_row(&plane[row + xs.start..row + xs.end])).sum();
-                        *out = T::from_f64(sum / (zs.len() * ys.len() * xs.len()) as f64);
-                    }
-                }
-                Layout::ChannelsLast => {
-                    let image = &x[i / cells * pixels * channels..][..pixels * channels];
-                    let [zs, ys, xs] = cell(i % cells);
-                    strips(
-                        out,
-                        #[inline(always)]
-                        |first, out| {
-                            let mut sums = [0.0f64; STRIP];
-                            for (z, y) in zs.clone().flat_map(|z| ys.clone().map(move |y| (z, y))) {
-                                for x in xs.clone() {
-                                    let pixel = &image[((z * input[1] + y) * input[2] + x) * channels + first..];
-                                    for (sum, x) in sums.iter_mut().zip(&pixel[..out.len()]) {
-                                        *sum += x.to_f64();
-                                    }
-                                }
-                            }
-                            let count = (zs.len() * ys.len() * xs.len()) as f64;
-                            for (out, sum) in out.iter_mut().zip(sums) {
-                                *out = T::from_f64(sum / count);
-                            }
-                        },
-                    );
-                }
-            },
-        );
-    });
-}
-
-#[inline(always)]
-fn sum_row<T: Number>(x: &[T]) -> f64 {
-    if x.len() < 64 {
-        x.iter().map(|x| convert::<T, f64>(*x)).sum()
-    } else {
-        crate::reduce::row::<crate::reduce::Sum64<T>>(x)
-    }
+    assert_eq!(pooling.dilation, [1; 3], "a mean has no dilation");
+    let mean = |at: [usize; 3], sum: i64| sum.checked_div(count(pooling, divisor, at)).unwrap_or(0);
+    slide(isa, par, (pooling, layout), x, out, 0, |sum: i64, x: i64| sum.wrapping_add(x), mean);
 }

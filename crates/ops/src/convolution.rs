@@ -51,19 +51,26 @@ pub(crate) fn spatial_sizes(argument: usize, shape: &Shape) -> Result<(usize, [u
 
 /// The geometry of a call.
 fn geometry(args: &Args<'_>) -> Result<Conv, Fault> {
-    let ((_, x), (_, weight)) = (args.tensor_type(0)?, args.tensor_type(1)?);
-    let (rank, input) = spatial_sizes(0, &x)?;
-    let (weight_rank, kernel) = spatial_sizes(1, &weight)?;
+    geometry_of(args, 0, 1, 3)
+}
+
+/// The geometry of a call whose input and weight are these arguments, with the rest from the stride on.
+pub(crate) fn geometry_of(args: &Args<'_>, input: usize, weight: usize, stride: usize) -> Result<Conv, Fault> {
+    let (input_argument, weight_argument) = (input, weight);
+    let ((_, x), (_, weight)) = (args.tensor_type(input)?, args.tensor_type(weight)?);
+    let (rank, input) = spatial_sizes(input_argument, &x)?;
+    let (weight_rank, kernel) = spatial_sizes(weight_argument, &weight)?;
     if rank != weight_rank {
-        return Err(Fault::argument(1, "the weight has {} spatial dimensions, the input {}").with([weight_rank, rank]));
+        return Err(Fault::argument(weight_argument, "the weight has {} spatial dimensions, the input {}")
+            .with([weight_rank, rank]));
     }
     let list = |argument: usize, fill| -> Result<[usize; 3], Fault> {
         let ints: Ints = args.ints(argument)?;
         spatial(argument, &ints, rank, fill)
     };
-    let transposed = args.bool(6)?;
-    let groups = usize::try_from(args.int(8)?).ok().filter(|&groups| groups > 0);
-    let groups = groups.ok_or(Fault::argument(8, "there must be one group at least"))?;
+    let transposed = args.bool(stride + 3)?;
+    let groups = usize::try_from(args.int(stride + 5)?).ok().filter(|&groups| groups > 0);
+    let groups = groups.ok_or(Fault::argument(stride + 5, "there must be one group at least"))?;
     // The weight is `[out, in / groups, ...]`; transposed, `[in, out / groups, ...]`.
     let (in_channels, [first, per_group]) = (x.sizes()[1], [weight.sizes()[0], weight.sizes()[1]]);
     let out_channels = if transposed { per_group.checked_mul(groups) } else { Some(first) };
@@ -71,18 +78,19 @@ fn geometry(args: &Args<'_>) -> Result<Conv, Fault> {
         batch: x.sizes()[0],
         in_channels,
         input,
-        out_channels: out_channels.ok_or(Fault::argument(1, "the weight has too many channels"))?,
+        out_channels: out_channels.ok_or(Fault::argument(weight_argument, "the weight has too many channels"))?,
         kernel,
-        stride: list(3, 1)?,
-        padding: list(4, 0)?,
-        dilation: list(5, 1)?,
+        stride: list(stride, 1)?,
+        padding: list(stride + 1, 0)?,
+        dilation: list(stride + 2, 1)?,
         groups,
-        output_padding: if transposed { list(7, 0)? } else { [0; 3] },
+        output_padding: if transposed { list(stride + 4, 0)? } else { [0; 3] },
         transposed,
     };
     let expected = if transposed { first } else { per_group.saturating_mul(groups) };
     if expected != in_channels {
-        return Err(Fault::argument(1, "the weight is for {} channels, the input has {}").with([expected, in_channels]));
+        return Err(Fault::argument(weight_argument, "the weight is for {} channels, the input has {}")
+            .with([expected, in_channels]));
     }
     Ok(geometry)
 }

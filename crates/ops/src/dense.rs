@@ -167,3 +167,43 @@ pub(crate) fn store<T: Typed>(
     let source = Tensor { dtype: T::DTYPE, shape: out.shape, data: bytes_of(results) };
     convert(call.parallel(), argument, source, out)
 }
+
+/// A tensor's elements as another type, in row-major order.
+pub(crate) fn converted_row_major<'c, T: Typed>(
+    call: &mut Call<'c>,
+    argument: usize,
+    tensor: Tensor<'c>,
+) -> Result<&'c [T], Fault> {
+    let row_major = Shape::contiguous(tensor.sizes()).filter(|_| !tensor.shape.is_contiguous());
+    let Some(shape) = row_major else { return converted(call, argument, tensor) };
+    let scratch = call.scratch(tensor.numel().saturating_mul(size_of::<T>()))?;
+    let target = TensorMut { dtype: T::DTYPE, shape, data: &mut *scratch };
+    convert(call.parallel(), argument, tensor, target)?;
+    view(scratch).ok_or(misaligned(argument))
+}
+
+/// Runs `body` on row-major elements of a type and brings them into the type and order of an output.
+pub(crate) fn write_converted<T: Typed>(
+    call: &mut Call<'_>,
+    argument: usize,
+    out: TensorMut<'_>,
+    body: impl FnOnce(&mut [T]) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    if out.dtype == T::DTYPE && out.shape.is_contiguous() {
+        return body(view_mut(out.data).ok_or(misaligned(argument))?);
+    }
+    let scratch = call.scratch(out.numel().saturating_mul(size_of::<T>()))?;
+    body(view_mut(&mut *scratch).ok_or(misaligned(argument))?)?;
+    let shape = Shape::contiguous(out.sizes()).unwrap_or(out.shape);
+    convert(call.parallel(), argument, Tensor { dtype: T::DTYPE, shape, data: scratch }, out)
+}
+
+/// Scratch for [`converted_row_major`] and [`write_converted`] of these arguments, where doubles compute as such and all
+/// others as float32.
+pub(crate) fn converted_scratch(args: &Args<'_>, arguments: &[usize]) -> usize {
+    let bytes = |&argument: &usize| match args.tensor_type(argument) {
+        Ok((ScalarType::Float | ScalarType::Double, shape)) if shape.is_contiguous() => 0,
+        _ => wide_bytes(args, argument),
+    };
+    arguments.iter().map(bytes).fold(0, usize::saturating_add)
+}

@@ -172,6 +172,19 @@ pub fn seed_random(seed: u32) {
     STREAM.store(seed, Ordering::Relaxed);
 }
 
+/// The stream of a call that draws; the next call has another.
+pub(crate) fn next_stream() -> u32 {
+    // Not an atomic addition, which small processors lack; two calls at once may then draw the same values.
+    let stream = STREAM.load(Ordering::Relaxed);
+    STREAM.store(stream.wrapping_add(0x9e37_79b9), Ordering::Relaxed);
+    stream
+}
+
+/// Uniform in [0, 1), for an element of a call.
+pub(crate) fn uniform(stream: u32, index: u64) -> f64 {
+    bits(stream, index) as f64 * (1.0 / (1u64 << 53) as f64)
+}
+
 /// 53 random bits for an element, by the finaliser of the SplitMix64 generator.
 fn bits(stream: u32, index: u64) -> u64 {
     let mut x = (u64::from(stream) << 32).wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -191,11 +204,10 @@ enum Distribution {
 
 impl Distribution {
     fn draw(self, stream: u32, index: u64) -> f64 {
-        let unit = |index| bits(stream, index) as f64 * (1.0 / (1u64 << 53) as f64);
         match self {
-            Distribution::Uniform => unit(index),
+            Distribution::Uniform => uniform(stream, index),
             Distribution::Normal => {
-                let (radius, angle) = (unit(2 * index), unit(2 * index + 1));
+                let (radius, angle) = (uniform(stream, 2 * index), uniform(stream, 2 * index + 1));
                 libm::sqrt(-2.0 * libm::log(1.0 - radius)) * libm::cos(core::f64::consts::TAU * angle)
             }
         }
@@ -207,9 +219,7 @@ fn random(call: &mut Call<'_>, distribution: Distribution) -> Result<(), Fault> 
     if !target.dtype.is_floating() {
         return Err(unsupported(1, target.dtype));
     }
-    // Not an atomic addition, which small processors lack; two calls at once may then draw the same values.
-    let stream = STREAM.load(Ordering::Relaxed);
-    STREAM.store(stream.wrapping_add(0x9e37_79b9), Ordering::Relaxed);
+    let stream = next_stream();
     let target = Target::from(target);
     for_dtype!(floats, target.dtype, 1, T => {
         let elements = view_mut::<T>(target.data).ok_or(crate::operands::misaligned(1))?;

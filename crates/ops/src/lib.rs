@@ -10,11 +10,14 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod batch_statistics;
 mod convolution;
+mod convolution_backward;
 mod copies;
 mod dense;
 mod elementwise;
 mod fill;
+mod grid_sampler;
 mod indexing;
 mod linear;
 mod normalization;
@@ -24,6 +27,7 @@ mod pad;
 mod pooling;
 mod prim;
 mod quantized;
+mod random;
 mod real;
 mod reduction;
 mod remap;
@@ -47,17 +51,21 @@ pub static TABLES: &[&[Op]] = &[
     copies::join::OPS,
     copies::rearrange::OPS,
     fill::OPS,
+    random::OPS,
     pad::OPS,
     indexing::advanced::OPS,
     indexing::along::OPS,
     indexing::masked::OPS,
     linear::OPS,
     convolution::OPS,
+    convolution_backward::OPS,
     pooling::OPS,
     normalization::OPS,
+    batch_statistics::OPS,
     softmax::OPS,
     reduction::OPS,
     resize::OPS,
+    grid_sampler::OPS,
     ordering::OPS,
     quantized::OPS,
 ];

@@ -43,3 +43,22 @@ macro_rules! for_dtype {
     };
 }
 pub(crate) use for_dtype;
+
+/// Runs an expression with `$C` standing for the type in which a floating element type computes: `f64` for doubles, `f32`
+/// for the shorter ones. Other types give the fault of argument `$argument`.
+macro_rules! for_floating {
+    ($dtype:expr, $argument:expr, $C:ident => $body:expr) => {
+        match $dtype {
+            sconce_core::ScalarType::Double => {
+                type $C = f64;
+                $body
+            }
+            sconce_core::ScalarType::Float | sconce_core::ScalarType::Half | sconce_core::ScalarType::BFloat16 => {
+                type $C = f32;
+                $body
+            }
+            other => Err(crate::typed::unsupported($argument, other)),
+        }
+    };
+}
+pub(crate) use for_floating;

@@ -122,6 +122,10 @@ fn a_last_window_that_begins_outside_is_dropped() {
     assert_eq!(p.output(), Some([1, 1, 2]));
     assert_eq!(Pooling { input: [1, 1, 3], ..p }.output(), Some([1, 1, 1]));
     assert_eq!(Pooling { stride: [1, 1, 0], ..p }.output(), None);
+    // A window larger than the image fits when rounding up.
+    let large = Pooling { input: [1, 1, 2], kernel: [1, 1, 3], stride: [1, 1, 2], ..p };
+    assert_eq!(large.output(), Some([1, 1, 1]));
+    assert_eq!(Pooling { ceil_mode: false, ..large }.output(), None);
 }
 
 #[test]
@@ -134,14 +138,14 @@ fn adaptive_grids() {
         let x = random.floats(batch * channels * input.iter().product::<usize>());
         let cells: usize = output.iter().product();
         for layout in [Layout::ChannelsFirst, Layout::ChannelsLast] {
-            let expected: Vec<f32> = (0..batch * channels * cells)
+            let expected: Vec<(f32, f32)> = (0..batch * channels * cells)
                 .map(|index| {
                     let (b, c, at) = match layout {
                         Layout::ChannelsFirst => (index / cells / channels, index / cells % channels, index % cells),
                         Layout::ChannelsLast => (index / channels / cells, index % channels, index / channels % cells),
                     };
                     let at = [at / output[2] / output[1], at / output[2] % output[1], at % output[2]];
-                    let (mut sum, mut count) = (0.0, 0.0);
+                    let (mut sum, mut count, mut largest) = (0.0, 0.0, f32::NEG_INFINITY);
                     for pixel in 0..input.iter().product::<usize>() {
                         let p = [pixel / input[2] / input[1], pixel / input[2] % input[1], pixel % input[2]];
                         let covers = |d: usize| {
@@ -150,21 +154,53 @@ fn adaptive_grids() {
                         };
                         if (0..3).all(covers) {
                             let pixels: usize = input.iter().product();
-                            sum += match layout {
+                            let value = match layout {
                                 Layout::ChannelsFirst => x[(b * channels + c) * pixels + pixel],
                                 Layout::ChannelsLast => x[(b * pixels + pixel) * channels + c],
                             };
+                            sum += value;
+                            largest = largest.max(value);
                             count += 1.0;
                         }
                     }
-                    sum / count
+                    (sum / count, largest)
                 })
                 .collect();
+            let (means, largest): (Vec<f32>, Vec<f32>) = expected.into_iter().unzip();
+            let (mut out, mut indices) = (vec![0.0; largest.len()], vec![0; largest.len()]);
+            adaptive_max_pool(&pool, (batch, channels), (input, output), layout, &x, &mut out, &mut indices);
+            assert_eq!(out, largest);
+            let pixels: usize = input.iter().product();
+            for (i, (value, index)) in out.iter().zip(&indices).enumerate() {
+                let at = match layout {
+                    Layout::ChannelsFirst => i / cells * pixels + *index as usize,
+                    Layout::ChannelsLast => (i / channels / cells * pixels + *index as usize) * channels + i % channels,
+                };
+                assert_eq!(*value, x[at]);
+            }
             for isa in Isa::available() {
-                let mut out = vec![0.0; expected.len()];
                 adaptive_avg_pool(isa, &pool, (batch, channels), (input, output), layout, &x, &mut out);
-                assert_close(&out, &expected, 1e-5, &(input, output, layout));
+                assert_close(&out, &means, 1e-5, &(input, output, layout));
             }
         }
     }
+}
+
+/// `avg_pool2d(tensor([[[-3, 2], [-4, 0]]]), 2)` is -1.
+#[test]
+fn integer_means_are_cut() {
+    let p = Pooling {
+        batch: 1,
+        channels: 1,
+        input: [1, 2, 2],
+        kernel: [1, 2, 2],
+        stride: [1; 3],
+        padding: [0; 3],
+        dilation: [1; 3],
+        ceil_mode: false,
+    };
+    let mut out = [0];
+    let (isa, layout) = (Isa::detect(), Layout::ChannelsFirst);
+    avg_pool_integers(isa, &crate::Serial, &p, layout, Divisor::Inside, &[-3, 2, -4, 0], &mut out);
+    assert_eq!(out, [-1]);
 }

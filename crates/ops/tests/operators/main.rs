@@ -5,4 +5,7 @@ mod copies;
 mod fill;
 mod indexing;
 mod pad;
+mod pooling;
+mod resize;
 mod support;
+mod training;

@@ -146,6 +146,7 @@ pub enum Arg {
     Bool(bool),
     Str(String),
     Ints(Vec<i64>),
+    Bools(Vec<bool>),
     Tensor(Tensor),
     /// A list in which tensors may be missing.
     Tensors(Vec<Option<Tensor>>),
@@ -234,6 +235,7 @@ impl Builder {
             Arg::Ints(list) => {
                 model::Value::IntList(list.iter().map(|&value| self.plan.value(model::Value::Int(value))).collect())
             }
+            Arg::Bools(list) => model::Value::BoolList(list.clone()),
             Arg::Tensor(tensor) => return self.constant(tensor),
             Arg::Tensors(list) => {
                 let items = list.iter().map(|tensor| tensor.as_ref().map(|tensor| self.constant(tensor)));
