@@ -11,6 +11,7 @@
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![allow(clippy::too_many_arguments, reason = "kernels take slices and geometry apart, as their callers hold them")]
 
+pub mod attention;
 pub mod cast;
 pub mod conv;
 pub mod copy;
