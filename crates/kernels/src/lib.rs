@@ -15,6 +15,7 @@ pub mod attention;
 pub mod cast;
 pub mod conv;
 pub mod copy;
+pub mod delta_rule;
 pub mod element;
 pub mod gemm;
 pub mod index;

@@ -10,20 +10,27 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod attention;
+mod complex;
 mod convolution;
 mod copies;
 mod dense;
 mod elementwise;
+#[cfg(feature = "fft")]
+mod fft;
 mod fill;
 mod indexing;
 mod linear;
+mod llama;
 mod normalization;
 mod operands;
 mod ordering;
 mod pad;
 mod pooling;
 mod prim;
+mod products;
 mod quantized;
+mod quantized_weights;
 mod real;
 mod reduction;
 mod remap;
@@ -43,6 +50,7 @@ pub static TABLES: &[&[Op]] = &[
     elementwise::compare::OPS,
     elementwise::select::OPS,
     elementwise::gated::OPS,
+    complex::OPS,
     copies::OPS,
     copies::join::OPS,
     copies::rearrange::OPS,
@@ -52,6 +60,10 @@ pub static TABLES: &[&[Op]] = &[
     indexing::along::OPS,
     indexing::masked::OPS,
     linear::OPS,
+    #[cfg(feature = "fft")]
+    fft::OPS,
+    products::OPS,
+    attention::OPS,
     convolution::OPS,
     pooling::OPS,
     normalization::OPS,
@@ -60,6 +72,11 @@ pub static TABLES: &[&[Op]] = &[
     resize::OPS,
     ordering::OPS,
     quantized::OPS,
+    quantized_weights::OPS,
+    llama::OPS,
+    llama::delta_rule::OPS,
+    llama::experts::OPS,
+    llama::hadamard::OPS,
 ];
 
 /// For operators without scratch.
