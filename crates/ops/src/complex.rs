@@ -25,7 +25,7 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::_conj_copy.out" [3] writes [1] => |call| map(call, conjugate);
     "aten::_conj_physical.out" [3] writes [1] => |call| map(call, conjugate);
     "aten::conj_physical.out" [3] writes [1] => |call| map(call, conjugate);
-    "aten::angle.out" [3] writes [1] => |call| map(call, |x| Complex { re: libm::atan2(x.im, x.re), im: 0.0 });
+    "aten::angle.out" [3] writes [1] => angle;
     "aten::real_copy.out" [3] writes [1] => |call| map(call, |x| x);
     "aten::view_as_complex_copy.out" [3] writes [1] => view_as_complex;
 };
@@ -170,6 +170,15 @@ pub(crate) fn map(call: &mut Call<'_>, f: impl Fn(Number) -> Number + Sync) -> R
     let x = call.tensor(0)?;
     let out = call.out(1, x.sizes())?;
     combine(call.parallel(), [Source::Tensor(x)], 1, out, |[x]| f(x))
+}
+
+/// The angle in the complex plane; of a real number, which has no signed zero in the other direction, 0 or pi.
+fn angle(call: &mut Call<'_>) -> Result<(), Fault> {
+    let complex = is_complex(call.tensor_type(0)?.0);
+    map(call, move |x| {
+        let zero = !complex && x.re == 0.0;
+        Complex { re: if zero { 0.0 } else { libm::atan2(x.im, x.re) }, im: 0.0 }
+    })
 }
 
 /// A function of arguments 0 and 1.

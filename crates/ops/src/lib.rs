@@ -15,6 +15,7 @@ mod complex;
 mod convolution;
 mod copies;
 mod dense;
+mod distance;
 mod elementwise;
 #[cfg(feature = "fft")]
 mod fft;
@@ -63,6 +64,7 @@ pub static TABLES: &[&[Op]] = &[
     #[cfg(feature = "fft")]
     fft::OPS,
     products::OPS,
+    distance::OPS,
     attention::OPS,
     convolution::OPS,
     pooling::OPS,

@@ -106,7 +106,7 @@ macro_rules! test {
 /// Element-wise functions of one tensor.
 pub(crate) static OPS: &[Op] = ops! {
     "aten::abs.out" [3] writes [1] => abs;
-    "aten::neg.out" [3] writes [1] => number!(1, int |i| i.wrapping_neg(), real |x| -x);
+    "aten::neg.out" [3] writes [1] => neg;
     "aten::relu.out" [3] writes [1] => number!(1, int |i| i.max(0), real |x| if x < 0.0 { 0.0 } else { x });
     "aten::sign.out" [3] writes [1] => number!(1, int |i| i.signum(), real |x| sign(x));
     "aten::ceil.out" [3] writes [1] => number!(1, int |i| i, real |x| Real::ceil(x));
@@ -153,6 +153,14 @@ fn abs(call: &mut Call<'_>) -> Result<(), Fault> {
         return complex::map(call, complex::length);
     }
     let real: fn(&mut Call<'_>) -> Result<(), Fault> = number!(1, int | i | i.wrapping_abs(), real | x | x.abs());
+    real(call)
+}
+
+fn neg(call: &mut Call<'_>) -> Result<(), Fault> {
+    if complex::is_complex(call.tensor_type(0)?.0) {
+        return complex::map(call, |x| complex::scale(x, -1.0));
+    }
+    let real: fn(&mut Call<'_>) -> Result<(), Fault> = number!(1, int | i | i.wrapping_neg(), real | x | -x);
     real(call)
 }
 

@@ -31,10 +31,10 @@ pub(crate) static OPS: &[Op] = ops! {
     };
     "llama::sdpa_with_kv_cache.out" [13] writes [3, 4, 11] scratch |args| cached_scratch(args, 11), => |call| cached(call, 11);
     "llama::sdpa_with_kv_cache" [12] writes [3, 4, 11] scratch |args| cached_scratch(args, 11), => |call| cached(call, 11);
-    "llama::update_cache.out" [5] writes [1, 3] scratch |args| reorder_scratch(args, &[0]), => |call| update(call, None);
-    "llama::update_cache" [4] writes [1, 3] scratch |args| reorder_scratch(args, &[0]), => |call| update(call, None);
-    "llama::update_cache_with_indices.out" [6] writes [1, 4] scratch |args| reorder_scratch(args, &[0, 3]), => |call| update(call, Some(3));
-    "llama::update_cache_with_indices" [5] writes [1, 4] scratch |args| reorder_scratch(args, &[0, 3]), => |call| update(call, Some(3));
+    "llama::update_cache.out" [5] writes [1] scratch |args| reorder_scratch(args, &[0]), => |call| update(call, None);
+    "llama::update_cache" [4] writes [1] scratch |args| reorder_scratch(args, &[0]), => |call| update(call, None);
+    "llama::update_cache_with_indices.out" [6] writes [1] scratch |args| reorder_scratch(args, &[0, 3]), => |call| update(call, Some(3));
+    "llama::update_cache_with_indices" [5] writes [1] scratch |args| reorder_scratch(args, &[0, 3]), => |call| update(call, Some(3));
     "llama::fallback.out" [3] writes [1] => |call| copy_as_is(call, 1);
     "preprocess::tile_crop.out" [4] writes [2] scratch |args| reorder_scratch(args, &[0]), => tile_crop;
 };
@@ -123,7 +123,8 @@ fn store(
     Ok(())
 }
 
-/// Writes to a cache from a position on, or to the positions that argument `indices` lists. The output is a placeholder.
+/// Writes to a cache from a position on, or to the positions that argument `indices` lists. The output is a placeholder
+/// that nobody reads.
 fn update(call: &mut Call<'_>, indices: Option<usize>) -> Result<(), Fault> {
     let value = call.tensor(0)?;
     let value = row_major(call, value)?;

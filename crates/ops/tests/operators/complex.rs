@@ -55,6 +55,20 @@ fn parts() {
 }
 
 #[test]
+fn sums() {
+    let x = || complexes(&[2, 2], &[(1., 2.), (3., -4.), (5., 0.), (0., 1.)]);
+    let sum = |dims: Arg, keep: bool, place: &[usize]| {
+        run_one("aten::sum.IntList_out", args![x(), dims, keep, (), out::<Complex<f32>>(place)])
+    };
+    assert_eq!(sum([1].into(), false, &[2]), complexes(&[2], &[(4., -2.), (5., 1.)]));
+    assert_eq!(sum([0].into(), true, &[1, 2]), complexes(&[1, 2], &[(6., 2.), (3., -3.)]));
+    assert_eq!(sum(Arg::None, false, &[]), complexes(&[], &[(9., -1.)]));
+    let one = args![complexes(&[], &[(1., 2.)]), (), false, (), out::<Complex<f32>>(&[])];
+    assert_eq!(run_one("aten::sum.IntList_out", one), complexes(&[], &[(1., 2.)]));
+    assert_eq!(run_one("aten::neg.out", args![x(), out::<Complex<f32>>(&[2, 2])]).values::<Complex<f32>>()[1].im, 4.0);
+}
+
+#[test]
 fn products() {
     let a = complexes(&[1, 2], &[(1., 1.), (0., 2.)]);
     let b = complexes(&[2, 1], &[(2., 0.), (1., -1.)]);

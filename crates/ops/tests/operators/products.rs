@@ -1,4 +1,4 @@
-//! Products with vectors and sums, of several types.
+//! Products with vectors and sums, and distances.
 use crate::support::*;
 
 #[test]
@@ -32,4 +32,20 @@ fn batches_are_added_to_something() {
     assert_eq!(run_one("aten::addbmm.out", given), floats(&[1, 1], &[38.]));
     let given = args![longs(&[1], &[7]), longs(&[2, 1, 0], &[]), longs(&[2, 0, 2], &[]), 2, 1, out::<i64>(&[1, 2])];
     assert_eq!(run_one("aten::addbmm.out", given), longs(&[1, 2], &[14, 14]));
+}
+
+#[test]
+fn distances() {
+    let (a, b) = (|| floats(&[2, 2], &[0., 0., 3., 4.]), || floats(&[2, 1, 2], &[0., 0., 1., 1.]));
+    let between = |p: f64| run_one("aten::_cdist_forward.out", args![a(), b(), p, (), out::<f32>(&[2, 2, 1])]);
+    assert_eq!(between(2.0), floats(&[2, 2, 1], &[0., 5., 2f32.sqrt(), 13f32.sqrt()]));
+    assert_eq!(between(1.0), floats(&[2, 2, 1], &[0., 7., 2., 5.]));
+    assert_eq!(between(0.0), floats(&[2, 2, 1], &[0., 2., 2., 2.]));
+    assert_eq!(between(f64::INFINITY), floats(&[2, 2, 1], &[0., 4., 1., 3.]));
+    between(3.0).assert_close(&[2, 2, 1], &[0., 91f32.cbrt(), 2f32.cbrt(), 35f32.cbrt()], 1e-5);
+    let x = tensor::<f64>(&[3, 1], &[0., 1., 5.]);
+    let within = run_one("aten::_pdist_forward.out", args![x, 2.0, out::<f64>(&[3])]);
+    assert_eq!(within, tensor::<f64>(&[3], &[1., 5., 4.]));
+    let one = args![floats(&[1, 2], &[0.0; 2]), 2.0, out::<f32>(&[0])];
+    assert_eq!(run_one("aten::_pdist_forward.out", one).sizes, [0]);
 }
