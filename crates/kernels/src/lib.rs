@@ -11,9 +11,11 @@
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![allow(clippy::too_many_arguments, reason = "kernels take slices and geometry apart, as their callers hold them")]
 
+pub mod attention;
 pub mod cast;
 pub mod conv;
 pub mod copy;
+pub mod delta_rule;
 pub mod element;
 pub mod gemm;
 pub mod grid;

@@ -18,6 +18,11 @@ pub(crate) fn buffer_bytes(bytes: usize) -> usize {
     bytes.checked_next_multiple_of(STEP).unwrap_or(usize::MAX)
 }
 
+/// Scratch as floats.
+pub(crate) fn floats<'c>(call: &mut Call<'c>, argument: usize, len: usize) -> Result<&'c mut [f32], Fault> {
+    view_mut(call.scratch(len.saturating_mul(size_of::<f32>()))?).ok_or(misaligned(argument))
+}
+
 /// Copies elements from one dimension order to another of the same sizes.
 pub(crate) fn reorder(parallel: &dyn Parallel, size: usize, from: (&Shape, &[u8]), to: (&Shape, &mut [u8])) {
     let (from_strides, to_strides, rank) = (from.0.strides(), to.0.strides(), from.0.rank());

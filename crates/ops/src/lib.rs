@@ -11,23 +11,31 @@
 #![forbid(unsafe_code)]
 
 mod batch_statistics;
+mod attention;
+mod complex;
 mod convolution;
 mod convolution_backward;
 mod copies;
 mod dense;
+mod distance;
 mod elementwise;
+#[cfg(feature = "fft")]
+mod fft;
 mod fill;
 mod grid_sampler;
 mod indexing;
 mod linear;
+mod llama;
 mod normalization;
 mod operands;
 mod ordering;
 mod pad;
 mod pooling;
 mod prim;
+mod products;
 mod quantized;
 mod random;
+mod quantized_weights;
 mod real;
 mod reduction;
 mod remap;
@@ -47,6 +55,7 @@ pub static TABLES: &[&[Op]] = &[
     elementwise::compare::OPS,
     elementwise::select::OPS,
     elementwise::gated::OPS,
+    complex::OPS,
     copies::OPS,
     copies::join::OPS,
     copies::rearrange::OPS,
@@ -57,6 +66,11 @@ pub static TABLES: &[&[Op]] = &[
     indexing::along::OPS,
     indexing::masked::OPS,
     linear::OPS,
+    #[cfg(feature = "fft")]
+    fft::OPS,
+    products::OPS,
+    distance::OPS,
+    attention::OPS,
     convolution::OPS,
     convolution_backward::OPS,
     pooling::OPS,
@@ -68,6 +82,11 @@ pub static TABLES: &[&[Op]] = &[
     grid_sampler::OPS,
     ordering::OPS,
     quantized::OPS,
+    quantized_weights::OPS,
+    llama::OPS,
+    llama::delta_rule::OPS,
+    llama::experts::OPS,
+    llama::hadamard::OPS,
 ];
 
 /// For operators without scratch.

@@ -20,15 +20,15 @@ pub(crate) static OPS: &[Op] = ops! {
 /// `batch` products of an `m` by `k` with a `k` by `n` matrix, the second perhaps given transposed, and a value added to
 /// each column.
 #[derive(Clone, Copy)]
-struct Product<'c> {
-    batch: usize,
-    m: usize,
-    n: usize,
-    k: usize,
-    a: Tensor<'c>,
-    b: Tensor<'c>,
-    transposed: bool,
-    per_column: Option<Tensor<'c>>,
+pub(crate) struct Product<'c> {
+    pub(crate) batch: usize,
+    pub(crate) m: usize,
+    pub(crate) n: usize,
+    pub(crate) k: usize,
+    pub(crate) a: Tensor<'c>,
+    pub(crate) b: Tensor<'c>,
+    pub(crate) transposed: bool,
+    pub(crate) per_column: Option<Tensor<'c>>,
 }
 
 /// An upper bound that serves all forms: operands in another order, and the kernel's own.
@@ -41,12 +41,12 @@ fn product_scratch(args: &Args<'_>, [a, b]: [usize; 2], out: usize) -> usize {
     reorder_scratch(args, &[a, b, out]).saturating_add(buffer_bytes(floats.saturating_mul(4)))
 }
 
-fn sizes<const N: usize>(argument: usize, shape: &Shape) -> Result<[usize; N], Fault> {
+pub(crate) fn sizes<const N: usize>(argument: usize, shape: &Shape) -> Result<[usize; N], Fault> {
     let text = "a tensor of {} dimensions is needed here, this one has {}";
     shape.sizes().try_into().map_err(|_| Fault::argument(argument, text).with([N, shape.rank()]))
 }
 
-fn fits(argument: usize, columns: usize, rows: usize) -> Result<(), Fault> {
+pub(crate) fn fits(argument: usize, columns: usize, rows: usize) -> Result<(), Fault> {
     let text = "the matrices do not fit: {} columns meet {} rows";
     if columns == rows { Ok(()) } else { Err(Fault::argument(argument, text).with([columns, rows])) }
 }
@@ -93,7 +93,7 @@ fn addmm(call: &mut Call<'_>) -> Result<(), Fault> {
 }
 
 /// `out = beta * added + alpha * out`; a `beta` of zero takes nothing from `added`, not even NaN.
-fn add_scaled<T: Typed>(
+pub(crate) fn add_scaled<T: Typed>(
     parallel: &dyn Parallel,
     walk: &Broadcast<1>,
     (beta, added): (Scalar, &[T]),
@@ -134,7 +134,7 @@ fn linear(call: &mut Call<'_>) -> Result<(), Fault> {
 
 impl<'c> Product<'c> {
     /// Computes into output `out`; `finish` may change the row-major result before it is stored.
-    fn run(
+    pub(crate) fn run(
         mut self,
         call: &mut Call<'c>,
         out: usize,
@@ -163,6 +163,9 @@ impl<'c> Product<'c> {
     fn compute(&self, parallel: &dyn Parallel, out: &mut [u8], scratch: &mut [u8]) -> Result<(), Fault> {
         if self.a.dtype == ScalarType::Float {
             return self.compute_f32(parallel, out, scratch);
+        }
+        if crate::complex::is_complex(self.a.dtype) {
+            return crate::complex::product(self, out);
         }
         for_dtype!(numbers, self.a.dtype, 0, T => self.compute_other::<T>(parallel, out))
     }

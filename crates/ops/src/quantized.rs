@@ -10,7 +10,7 @@ use crate::ops;
 use crate::typed::{Typed, for_dtype};
 use sconce_core::{Args, Call, Fault, Op, ScalarType, Tensor};
 use sconce_kernels::view::{view, view_mut};
-use sconce_kernels::{Isa, Number, split};
+use sconce_kernels::{Float, Isa, Number, split};
 use sconce_schema::{Sizes, normalize_dim};
 
 /// Quantisation and back.
@@ -211,42 +211,39 @@ fn range(x: &[f32]) -> (f32, f32) {
     x.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), &x| (low.min(x), high.max(x)))
 }
 
+/// Rounds to an element type, for arithmetic that PyTorch does in it.
+pub(crate) fn rounding(dtype: ScalarType) -> fn(f32) -> f32 {
+    match dtype {
+        ScalarType::Half => |x| half::f16::narrow(x).widen(),
+        ScalarType::BFloat16 => |x| half::bf16::narrow(x).widen(),
+        _ => |x| x,
+    }
+}
+
 /// Parameters for values between `low` and `high`, mapped to integers between `q_low` and `q_high`.
-fn parameters_for((low, high): (f32, f32), (q_low, q_high): (f64, f64), epsilon: f64) -> (f64, i64) {
-    let (mut low, mut high) = (f64::from(low.min(0.0)), f64::from(high.max(0.0)));
-    let mut scale = (high - low) / (q_high - q_low);
-    if scale == 0.0 || !(1.0 / scale).is_finite() {
-        scale = 0.1;
-    }
-    if scale < epsilon {
-        let old = scale;
-        scale = epsilon;
-        if low == 0.0 {
-            high = epsilon * (q_high - q_low);
-        } else if high == 0.0 {
-            low = -epsilon * (q_high - q_low);
-        } else {
-            let grow = epsilon / old;
-            (low, high) = (low * grow, high * grow);
-        }
-    }
-    let (from_low, from_high) = (q_low - low / scale, q_high - high / scale);
-    let errors = (q_low.abs() + (low / scale).abs(), q_high.abs() + (high / scale).abs());
-    let zero_point = if errors.0 < errors.1 { from_low } else { from_high };
-    (scale, libm::rint(zero_point.max(q_low).min(q_high)) as i64)
+fn parameters_for(
+    (low, high): (f32, f32),
+    (q_low, q_high): (f32, f32),
+    epsilon: f32,
+    round: fn(f32) -> f32,
+) -> (f32, f32) {
+    let (low, high) = (low.min(0.0), high.max(0.0));
+    let scale = round(round(high - low) / (q_high - q_low)).max(epsilon);
+    (scale, (q_low - libm::rintf(low / scale)).max(q_low).min(q_high))
 }
 
 fn choose_parameters(call: &mut Call<'_>) -> Result<(), Fault> {
     let x = call.tensor(0)?;
-    let (q_low, q_high, epsilon) = (call.int(1)? as f64, call.int(2)? as f64, call.double(3)?);
+    let (q_low, q_high, epsilon) = (call.int(1)? as f32, call.int(2)? as f32, call.double(3)? as f32);
     if q_low >= q_high || x.numel() == 0 {
         return Err(Fault::argument(1, "there must be values, and the lowest integer below the highest"));
     }
+    let round = rounding(x.dtype);
     let x = converted::<f32>(call, 0, x)?;
-    let (scale, zero_point) = parameters_for(range(x), (q_low, q_high), epsilon.max(6.1e-5));
+    let (scale, zero_point) = parameters_for(range(x), (q_low, q_high), epsilon, round);
     let (scale_sizes, zero_point_sizes) = (call.tensor_type(5)?.1, call.tensor_type(6)?.1);
-    write_one(call, 5, scale_sizes.sizes(), scale)?;
-    write_one(call, 6, zero_point_sizes.sizes(), zero_point as f64)
+    write_one(call, 5, scale_sizes.sizes(), scale.into())?;
+    write_one(call, 6, zero_point_sizes.sizes(), zero_point.into())
 }
 
 /// A single number as an output of any type.
@@ -266,6 +263,7 @@ fn choose_token_parameters(call: &mut Call<'_>) -> Result<(), Fault> {
     };
     let mut sizes = Sizes::new(leading).unwrap_or(Sizes::SCALAR);
     sizes.push(1).ok_or(Fault::argument(0, "the tensor has too many dimensions"))?;
+    let round = rounding(x.dtype);
     let x = row_major(call, x)?;
     let x = converted::<f32>(call, 0, x)?;
     let (scales, zero_points) = (call.out(2, &sizes)?, call.out(3, &sizes)?);
@@ -274,7 +272,7 @@ fn choose_token_parameters(call: &mut Call<'_>) -> Result<(), Fault> {
             let scales = view_mut::<S>(scales.data).ok_or(misaligned(2))?;
             let zero_points = view_mut::<Z>(zero_points.data).ok_or(misaligned(3))?;
             for ((row, scale), zero_point) in x.chunks_exact(last).zip(scales).zip(zero_points) {
-                let (s, z) = token_parameters(range(row));
+                let (s, z) = token_parameters(range(row), round);
                 (*scale, *zero_point) = (S::from_f64(s), Z::from_f64(z));
             }
             Ok(())
@@ -284,12 +282,13 @@ fn choose_token_parameters(call: &mut Call<'_>) -> Result<(), Fault> {
     }
 }
 
-/// As PyTorch does it for one row: in float32, with the zero point from the end with the smaller error.
-fn token_parameters((low, high): (f32, f32)) -> (f64, f64) {
+/// As PyTorch does it for one row: in the input's type, with the zero point from the end with the smaller error.
+fn token_parameters((low, high): (f32, f32), round: fn(f32) -> f32) -> (f64, f64) {
     let (q_low, q_high) = (-128.0f32, 127.0f32);
     let (low, high) = (low.min(0.0), high.max(0.0));
-    let scale = ((high - low) / (q_high - q_low)).max(f32::EPSILON);
-    let (low, high) = (low / scale, high / scale);
-    let zero_point = if q_low + low + (q_high + high) > 0.0 { q_low - low } else { q_high - high };
+    let scale = round(round(high - low) / (q_high - q_low)).max(f32::EPSILON);
+    let (low, high) = (round(low / scale), round(high / scale));
+    let (low_error, high_error) = (round(q_low + low), round(q_high + high));
+    let zero_point = if round(low_error + high_error) > 0.0 { round(q_low - low) } else { round(q_high - high) };
     (f64::from(scale), f64::from(libm::rintf(zero_point.max(q_low).min(q_high))))
 }

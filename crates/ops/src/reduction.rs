@@ -5,10 +5,10 @@
 //! reduced.
 use crate::dense::{buffer_bytes, convert_scratch, converted, row_major, store, wide_bytes};
 use crate::elementwise::compute;
-use crate::operands::misaligned;
+use crate::operands::{elements, misaligned, same_type};
 use crate::ops;
 use crate::typed::Typed;
-use sconce_core::{Args, Call, Fault, MAX_RANK, Op, ScalarType, Tensor, TensorMut};
+use sconce_core::{Args, Call, Fault, MAX_RANK, Op, ScalarType, Shape, Tensor, TensorMut};
 use sconce_kernels::Isa;
 use sconce_kernels::map::Broadcast;
 use sconce_kernels::reduce::{self, Any, Axis, Max, Mean, Min, Prod, Reducer, Sum};
@@ -17,7 +17,7 @@ use sconce_schema::{Sizes, normalize_dim, normalize_dims};
 
 /// Reductions.
 pub(crate) static OPS: &[Op] = ops! {
-    "aten::sum.IntList_out" [6] writes [4] scratch |args| scratch(args, &[4]), => sum;
+    "aten::sum.IntList_out" [6] writes [4] scratch |args| scratch(args, &[4, 4]), => sum;
     "aten::mean.out" [6] writes [4] scratch |args| mean_scratch(args, 4), => |call| mean(call, Some(1), 2, 4);
     "aten::mean.dtype_out" [4] writes [2] scratch |args| mean_scratch(args, 2), => |call| mean(call, None, 0, 2);
     "aten::prod.out" [4] writes [2] scratch |args| scratch(args, &[2]), => |call| prod(call, None, 2);
@@ -176,7 +176,41 @@ impl Walk {
 fn sum(call: &mut Call<'_>) -> Result<(), Fault> {
     let x = call.tensor(0)?;
     let dims = Dims::new(call, &x, Some(1), call.bool(2)?)?;
-    compute!(x.dtype, 0, C => reduce::<Sum<C>>(call, x, dims, 4))
+    match x.dtype {
+        ScalarType::ComplexFloat => sum_pairs::<f32>(call, x, dims),
+        ScalarType::ComplexDouble => sum_pairs::<f64>(call, x, dims),
+        dtype => compute!(dtype, 0, C => reduce::<Sum<C>>(call, x, dims, 4)),
+    }
+}
+
+/// Sums complex numbers: pairs of real ones, along a last dimension that stays.
+fn sum_pairs<T: Typed>(call: &mut Call<'_>, x: Tensor<'_>, dims: Dims) -> Result<(), Fault>
+where
+    Sum<T>: Reducer<In = T, Out: Typed>,
+{
+    let target = call.out(4, &dims.sizes)?;
+    same_type(4, target.dtype, x.dtype)?;
+    if x.shape.rank() == 0 {
+        target.data.copy_from_slice(x.data);
+        return Ok(());
+    }
+    let too_many = Fault::argument(0, "the tensor has too many dimensions");
+    let x = Tensor { dtype: T::DTYPE, shape: pairs(&x.shape).ok_or(too_many)?, data: x.data };
+    let out = TensorMut { dtype: T::DTYPE, shape: pairs(&target.shape).ok_or(too_many)?, data: target.data };
+    let results = call.scratch(out.numel().saturating_mul(size_of::<<Sum<T> as Reducer>::Out>()))?;
+    let results = view_mut(results).ok_or(misaligned(4))?;
+    reduce_into::<Sum<T>>(call, &x, elements(0, &x)?, dims, &out, results);
+    store(call, 4, results, out)
+}
+
+/// The shape of complex numbers seen as pairs.
+fn pairs(shape: &Shape) -> Option<Shape> {
+    let (rank, mut sizes) = (shape.rank(), Sizes::new(shape.sizes())?);
+    sizes.push(2)?;
+    let mut order = [0; MAX_RANK];
+    order.get_mut(..rank)?.copy_from_slice(shape.order());
+    *order.get_mut(rank)? = u8::try_from(rank).ok()?;
+    Shape::new(&sizes, order.get(..=rank)?)
 }
 
 fn mean(call: &mut Call<'_>, dims: Option<usize>, keep: usize, out: usize) -> Result<(), Fault> {

@@ -7,6 +7,7 @@
 pub(crate) mod join;
 pub(crate) mod rearrange;
 
+use crate::complex::{self, is_complex};
 use crate::elementwise::{Source, compute, each1, run};
 use crate::operands::shape_fault;
 use crate::ops;
@@ -88,12 +89,15 @@ pub(crate) fn assign(call: &Call<'_>, x: Tensor<'_>, out_argument: usize, out: T
     if x.dtype == out.dtype {
         return write(call.parallel(), &View::from(x).broadcast_to(out.sizes())?, out.into());
     }
+    if is_complex(x.dtype) || is_complex(out.dtype) {
+        return complex::combine(call.parallel(), [Source::Tensor(x)], out_argument, out, |[x]| x);
+    }
     compute!(x.dtype, 0, C => {
         run(call.parallel(), [Source::Tensor(x)], out_argument, out, #[inline(always)] |x, out| each1(x, out, #[inline(always)] |x: C| x))
     })
 }
 
-fn copy_as_is(call: &mut Call<'_>, out: usize) -> Result<(), Fault> {
+pub(crate) fn copy_as_is(call: &mut Call<'_>, out: usize) -> Result<(), Fault> {
     let x = call.tensor(0)?;
     let target = call.out(out, x.sizes())?;
     assign(call, x, out, target)

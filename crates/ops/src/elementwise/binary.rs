@@ -2,6 +2,7 @@
 //!
 //! A row has a body for integers and one for floating-point numbers; types are promoted, shapes broadcast.
 use super::{Source, each2, run};
+use crate::complex::{self, is_complex};
 use crate::operands::broadcast_sizes;
 use crate::ops;
 use crate::real::Real;
@@ -70,8 +71,8 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::sub.out" [5] writes [3] => |call| add(call, -1.0);
     "aten::sub.Scalar_out" [5] writes [3] => |call| add(call, -1.0);
     "aten::rsub.Scalar_out" [5] writes [3] => rsub;
-    "aten::mul.out" [4] writes [2] => simple!(|a, b| int a.wrapping_mul(b), real<R> a * b);
-    "aten::mul.Scalar_out" [4] writes [2] => simple!(|a, b| int a.wrapping_mul(b), real<R> a * b);
+    "aten::mul.out" [4] writes [2] => multiply;
+    "aten::mul.Scalar_out" [4] writes [2] => multiply;
     "aten::div.out" [4] writes [2] => |call| divide(call, 2);
     "aten::div.Scalar_out" [4] writes [2] => |call| divide(call, 2);
     "aten::div.out_mode" [5] writes [3] => divide_rounding;
@@ -102,7 +103,20 @@ pub(crate) static OPS: &[Op] = ops! {
 fn add(call: &mut Call<'_>, sign: f64) -> Result<(), Fault> {
     let alpha = call.scalar(2)?;
     let (int, real) = (alpha.to_i64().wrapping_mul(sign as i64), alpha.to_f64() * sign);
-    arithmetic!(call, [0, 1] => 3, |a, b| int a.wrapping_add(int.wrapping_mul(b)), real<R> a + real as R * b)
+    let (sources, dtype, out) = two(call, [0, 1], 3)?;
+    if is_complex(dtype) {
+        let sum = |[a, b]: [complex::Number; 2]| complex::add(a, complex::scale(b, real));
+        return complex::combine(call.parallel(), sources, 3, out, sum);
+    }
+    arithmetic!(@run call, sources, dtype, out, 3, |a, b| int a.wrapping_add(int.wrapping_mul(b)), real<R> a + real as R * b)
+}
+
+fn multiply(call: &mut Call<'_>) -> Result<(), Fault> {
+    let (sources, dtype, out) = two(call, [0, 1], 2)?;
+    if is_complex(dtype) {
+        return complex::combine(call.parallel(), sources, 2, out, |[a, b]| complex::multiply(a, b));
+    }
+    arithmetic!(@run call, sources, dtype, out, 2, |a, b| int a.wrapping_mul(b), real<R> a * b)
 }
 
 fn rsub(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -114,6 +128,9 @@ fn rsub(call: &mut Call<'_>) -> Result<(), Fault> {
 /// True division: integers become floating-point numbers.
 fn divide(call: &mut Call<'_>, out: usize) -> Result<(), Fault> {
     let (sources, dtype, target) = two(call, [0, 1], out)?;
+    if is_complex(dtype) {
+        return complex::combine(call.parallel(), sources, out, target, |[a, b]| complex::divide(a, b));
+    }
     arithmetic!(@run call, sources, to_floating(dtype), target, out, |a, b| int a.wrapping_add(b), real<R> a / b)
 }
 

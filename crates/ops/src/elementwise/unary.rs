@@ -3,6 +3,7 @@
 //! A row of `real` is a function of real numbers: integers become float32 first. A row of `number` keeps its type and
 //! has a body for integers and one for floating-point numbers. A row of `test` answers a truth value.
 use super::{Source, compute, each1, run};
+use crate::complex;
 use crate::ops;
 use crate::real::Real;
 use sconce_core::{Call, Fault, Op, Scalar};
@@ -125,8 +126,8 @@ macro_rules! test {
 
 /// Element-wise functions of one tensor.
 pub(crate) static OPS: &[Op] = ops! {
-    "aten::abs.out" [3] writes [1] => number!(1, int |i| i.wrapping_abs(), real |x| x.abs());
-    "aten::neg.out" [3] writes [1] => number!(1, int |i| i.wrapping_neg(), real |x| -x);
+    "aten::abs.out" [3] writes [1] => abs;
+    "aten::neg.out" [3] writes [1] => neg;
     "aten::relu.out" [3] writes [1] => number!(1, int |i| i.max(0), real |x| if x < 0.0 { 0.0 } else { x });
     "aten::sign.out" [3] writes [1] => number!(1, int |i| i.signum(), real |x| sign(x));
     "aten::ceil.out" [3] writes [1] => number!(1, int |i| i, real |x| Real::ceil(x));
@@ -167,6 +168,22 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::logical_not.out" [3] writes [1] => test!(|x: C| x == C::ZERO);
     "aten::bitwise_not.out" [3] writes [1] => bitwise_not;
 };
+
+fn abs(call: &mut Call<'_>) -> Result<(), Fault> {
+    if complex::is_complex(call.tensor_type(0)?.0) {
+        return complex::map(call, complex::length);
+    }
+    let real: fn(&mut Call<'_>) -> Result<(), Fault> = number!(1, int | i | i.wrapping_abs(), real | x | x.abs());
+    real(call)
+}
+
+fn neg(call: &mut Call<'_>) -> Result<(), Fault> {
+    if complex::is_complex(call.tensor_type(0)?.0) {
+        return complex::map(call, |x| complex::scale(x, -1.0));
+    }
+    let real: fn(&mut Call<'_>) -> Result<(), Fault> = number!(1, int | i | i.wrapping_neg(), real | x | -x);
+    real(call)
+}
 
 fn sign<R: Real>(x: R) -> R {
     if x > R::ZERO {

@@ -1,0 +1,119 @@
+//! Products beside plain matrix multiplication: with vectors, and with something added.
+//!
+//! A vector is a matrix with one row or one column, so that all of them are a [`Product`]; what is added broadcasts to
+//! the result.
+use crate::dense::{buffer_bytes, reorder_scratch};
+use crate::linear::{Product, add_scaled, fits, sizes};
+use crate::operands::{elements, meet, misaligned};
+use crate::ops;
+use crate::typed::for_dtype;
+use sconce_core::{Args, Call, Fault, Op, ScalarType, Shape, Tensor};
+use sconce_kernels::gemm::gemm_scratch;
+use sconce_kernels::view::view_mut;
+
+/// Products with vectors and sums.
+pub(crate) static OPS: &[Op] = ops! {
+    "aten::mv.out" [4] writes [2] scratch |args| scratch(args, [0, 1], 2), => |call| matrix_vector(call, None, [0, 1], 2);
+    "aten::addmv.out" [7] writes [5] scratch |args| scratch(args, [1, 2], 5), => |call| matrix_vector(call, Some(0), [1, 2], 5);
+    "aten::dot.out" [4] writes [2] scratch |args| scratch(args, [0, 1], 2), => dot;
+    "aten::vdot.out" [4] writes [2] scratch |args| scratch(args, [0, 1], 2), => dot;
+    "aten::outer.out" [4] writes [2] scratch |args| scratch(args, [0, 1], 2), => |call| outer(call, None, [0, 1], 2);
+    "aten::ger.out" [4] writes [2] scratch |args| scratch(args, [0, 1], 2), => |call| outer(call, None, [0, 1], 2);
+    "aten::addr.out" [7] writes [5] scratch |args| scratch(args, [1, 2], 5), => |call| outer(call, Some(0), [1, 2], 5);
+    "aten::baddbmm.out" [7] writes [5] scratch |args| scratch(args, [1, 2], 5), => add_batched;
+    "aten::addbmm.out" [7] writes [5] scratch |args| {
+        scratch(args, [1, 2], 5).saturating_add(buffer_bytes(args.capacity(1).unwrap_or(0)))
+    }, => sum_batched;
+};
+
+/// An upper bound for all forms: operands in another order, and the kernel's own for any way to see them as matrices.
+fn scratch(args: &Args<'_>, [a, b]: [usize; 2], out: usize) -> usize {
+    let (Ok((dtype, a_shape)), Ok((_, b_shape))) = (args.tensor_type(a), args.tensor_type(b)) else { return 0 };
+    let count = |shape: &Shape| shape.numel().unwrap_or(0);
+    let (rows, columns) = (count(&a_shape), count(&b_shape));
+    let floats = match dtype {
+        ScalarType::Float => gemm_scratch(rows, columns, rows.min(columns), args.parallel().width()),
+        _ => 0,
+    };
+    reorder_scratch(args, &[a, b, out]).saturating_add(buffer_bytes(floats.saturating_mul(size_of::<f32>())))
+}
+
+/// Computes a product, plus `beta` times argument `added` (with `beta` and `alpha` just before the output).
+fn run<'c>(
+    call: &mut Call<'c>,
+    product: Product<'c>,
+    added: Option<usize>,
+    out: usize,
+    sizes: &[usize],
+) -> Result<(), Fault> {
+    let Some(argument) = added else { return product.run(call, out, sizes, |_, _| Ok(())) };
+    let (added, beta, alpha) = (call.tensor(argument)?, call.scalar(out - 2)?, call.scalar(out - 1)?);
+    let result = Shape::contiguous(sizes).unwrap_or(Shape::SCALAR);
+    let walk = meet(&result, [&added.shape]).map_err(|fault| fault.at(argument))?;
+    product.run(call, out, sizes, |parallel, bytes| {
+        for_dtype!(numbers, product.a.dtype, out, T => {
+            let (added, out) = (elements::<T>(argument, &added)?, view_mut::<T>(bytes).ok_or(misaligned(out))?);
+            add_scaled(parallel, &walk, (beta, added), (alpha, out));
+            Ok(())
+        })
+    })
+}
+
+fn plain<'c>((m, n, k): (usize, usize, usize), a: Tensor<'c>, b: Tensor<'c>) -> Product<'c> {
+    Product { batch: 1, m, n, k, a, b, transposed: false, per_column: None }
+}
+
+fn matrix_vector(call: &mut Call<'_>, added: Option<usize>, [a, b]: [usize; 2], out: usize) -> Result<(), Fault> {
+    let (matrix, vector) = (call.tensor(a)?, call.tensor(b)?);
+    let ([m, k], [rows]) = (sizes(a, &matrix.shape)?, sizes(b, &vector.shape)?);
+    fits(b, k, rows)?;
+    run(call, plain((m, 1, k), matrix, vector), added, out, &[m])
+}
+
+fn dot(call: &mut Call<'_>) -> Result<(), Fault> {
+    let (a, b) = (call.tensor(0)?, call.tensor(1)?);
+    let ([k], [rows]) = (sizes(0, &a.shape)?, sizes(1, &b.shape)?);
+    fits(1, k, rows)?;
+    run(call, plain((1, 1, k), a, b), None, 2, &[])
+}
+
+fn outer(call: &mut Call<'_>, added: Option<usize>, [a, b]: [usize; 2], out: usize) -> Result<(), Fault> {
+    let (left, right) = (call.tensor(a)?, call.tensor(b)?);
+    let ([m], [n]) = (sizes(a, &left.shape)?, sizes(b, &right.shape)?);
+    run(call, plain((m, n, 1), left, right), added, out, &[m, n])
+}
+
+/// `beta * self + alpha * (a @ b)` for each matrix of a batch.
+fn add_batched(call: &mut Call<'_>) -> Result<(), Fault> {
+    let (a, b) = (call.tensor(1)?, call.tensor(2)?);
+    let (batch, m, n, k) = batched_sizes(&a, &b)?;
+    let product = Product { batch, ..plain((m, n, k), a, b) };
+    run(call, product, Some(0), 5, &[batch, m, n])
+}
+
+/// `beta * self + alpha * sum(a @ b)`: one product whose inner dimension runs over batches too.
+fn sum_batched(call: &mut Call<'_>) -> Result<(), Fault> {
+    let (a, b) = (call.tensor(1)?, call.tensor(2)?);
+    let (batch, m, n, k) = batched_sizes(&a, &b)?;
+    let own = a.shape.strides();
+    let moved = call.scratch(a.data.len())?;
+    let shape = [m, batch, k];
+    let to = sconce_kernels::copy::contiguous_strides(&shape);
+    let plan = sconce_kernels::copy::Copy {
+        shape: &shape,
+        from_strides: &[own[1], own[0], own[2]],
+        to_strides: &to[..shape.len()],
+    };
+    sconce_kernels::copy::copy(sconce_kernels::Isa::detect(), call.parallel(), a.dtype.size(), &plan, a.data, moved);
+    let a = Tensor { shape: Shape::contiguous(&shape).unwrap_or(Shape::SCALAR), data: moved, ..a };
+    run(call, plain((m, n, batch * k), a, b), Some(0), 5, &[m, n])
+}
+
+fn batched_sizes(a: &Tensor<'_>, b: &Tensor<'_>) -> Result<(usize, usize, usize, usize), Fault> {
+    let ([batch, m, k], [b_batch, rows, n]) = (sizes(1, &a.shape)?, sizes(2, &b.shape)?);
+    if batch != b_batch {
+        return Err(Fault::argument(2, "{} matrices meet {}").with([batch, b_batch]));
+    }
+    fits(2, k, rows)?;
+    Ok((batch, m, n, k))
+}
