@@ -40,6 +40,7 @@ pub static TABLES: &[&[Op]] = &[
     prim::OPS,
     elementwise::unary::OPS,
     elementwise::binary::OPS,
+    elementwise::functions::OPS,
     elementwise::compare::OPS,
     elementwise::select::OPS,
     elementwise::gated::OPS,
@@ -58,7 +59,10 @@ pub static TABLES: &[&[Op]] = &[
     softmax::OPS,
     reduction::OPS,
     resize::OPS,
-    ordering::OPS,
+    ordering::sorting::OPS,
+    ordering::searching::OPS,
+    ordering::running::OPS,
+    ordering::counting::OPS,
     quantized::OPS,
 ];
 

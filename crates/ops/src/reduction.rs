@@ -3,7 +3,7 @@
 //! Like element-wise operators, reductions compute in three types only; elements of other types are converted into
 //! scratch first. Any set of dimensions in any memory order is reduced by walking what is kept and, for each, what is
 //! reduced.
-use crate::dense::{buffer_bytes, convert_scratch, converted, row_major, store, wide_bytes};
+use crate::dense::{buffer_bytes, convert_scratch, converted, row_major, store, store_row_major, wide_bytes};
 use crate::elementwise::compute;
 use crate::operands::misaligned;
 use crate::ops;
@@ -238,7 +238,7 @@ fn argument<const MAX: bool>(call: &mut Call<'_>) -> Result<(), Fault> {
         let indices = call.scratch(out.numel().saturating_mul(8))?;
         let indices = view_mut::<i64>(indices).ok_or(misaligned(3))?;
         reduce::arg_reduce::<C, MAX>(Isa::detect(), call.parallel(), axis, data, indices, None);
-        store(call, 3, indices, out)
+        store_row_major(call, 3, indices, out)
     })
 }
 
@@ -258,8 +258,8 @@ fn extreme_of<const MAX: bool>(call: &mut Call<'_>) -> Result<(), Fault> {
         let values = view_mut::<C>(values).ok_or(misaligned(3))?;
         let indices = view_mut::<i64>(indices).ok_or(misaligned(4))?;
         reduce::arg_reduce::<C, MAX>(Isa::detect(), call.parallel(), axis, data, indices, Some(&mut *values));
-        store(call, 3, values, out)?;
-        store(call, 4, indices, index_out)
+        store_row_major(call, 3, values, out)?;
+        store_row_major(call, 4, indices, index_out)
     })
 }
 
@@ -322,10 +322,10 @@ fn variance_in<'c, T: Typed + sconce_kernels::Float + sconce_kernels::math::Math
     let means = view_mut::<T>(call.scratch(bytes)?).ok_or(misaligned(out))?;
     reduce::variance(Isa::detect(), call.parallel(), axis, correction, data, variances, Some(&mut *means));
     let target = call.out(out, &dims.sizes)?;
-    store(call, out, variances, target)?;
+    store_row_major(call, out, variances, target)?;
     if let Some(mean) = mean {
         let target = call.out(mean, &dims.sizes)?;
-        store(call, mean, means, target)?;
+        store_row_major(call, mean, means, target)?;
     }
     Ok(())
 }

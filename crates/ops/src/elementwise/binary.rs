@@ -79,10 +79,17 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::floor_divide.out" [4] writes [2] => |call| floor_divide(call, 2);
     "aten::maximum.out" [4] writes [2] => simple!(|a, b| int a.max(b), real<R> if a > b || a.is_nan() { a } else { b });
     "aten::minimum.out" [4] writes [2] => simple!(|a, b| int a.min(b), real<R> if a < b || a.is_nan() { a } else { b });
+    "aten::fmax.out" [4] writes [2] => simple!(|a, b| int a.max(b), real<R> if a >= b || b.is_nan() { a } else { b });
+    "aten::fmin.out" [4] writes [2] => simple!(|a, b| int a.min(b), real<R> if a <= b || b.is_nan() { a } else { b });
+    "aten::heaviside.out" [4] writes [2] => simple!(
+        |x, at_zero| int if x == 0 { at_zero } else { i64::from(x > 0) },
+        real<R> if x == 0.0 { at_zero } else if x > 0.0 { 1.0 } else { 0.0 }
+    );
     "aten::fmod.Tensor_out" [4] writes [2] => simple!(|a, b| int a.checked_rem(b).unwrap_or(0), real<R> Real::rem(a, b));
     "aten::fmod.Scalar_out" [4] writes [2] => simple!(|a, b| int a.checked_rem(b).unwrap_or(0), real<R> Real::rem(a, b));
     "aten::remainder.Tensor_out" [4] writes [2] => simple!(|a, b| int int_remainder(a, b), real<R> remainder(a, b));
     "aten::remainder.Scalar_out" [4] writes [2] => simple!(|a, b| int int_remainder(a, b), real<R> remainder(a, b));
+    "aten::remainder.Scalar_Tensor_out" [4] writes [2] => simple!(|a, b| int int_remainder(a, b), real<R> remainder(a, b));
     "aten::pow.Tensor_Tensor_out" [4] writes [2] => simple!(|a, b| int int_pow(a, b), real<R> Real::pow(a, b));
     "aten::pow.Tensor_Scalar_out" [4] writes [2] => simple!(|a, b| int int_pow(a, b), real<R> Real::pow(a, b));
     "aten::pow.Scalar_out" [4] writes [2] => simple!(|a, b| int int_pow(a, b), real<R> Real::pow(a, b));
@@ -92,10 +99,19 @@ pub(crate) static OPS: &[Op] = ops! {
     };
     "aten::bitwise_and.Tensor_out" [4] writes [2] => |call| bitwise(call, |a, b| a & b);
     "aten::bitwise_and.Scalar_out" [4] writes [2] => |call| bitwise(call, |a, b| a & b);
+    "aten::bitwise_and.Scalar_Tensor_out" [4] writes [2] => |call| bitwise(call, |a, b| a & b);
     "aten::bitwise_or.Tensor_out" [4] writes [2] => |call| bitwise(call, |a, b| a | b);
     "aten::bitwise_or.Scalar_out" [4] writes [2] => |call| bitwise(call, |a, b| a | b);
+    "aten::bitwise_or.Scalar_Tensor_out" [4] writes [2] => |call| bitwise(call, |a, b| a | b);
     "aten::bitwise_xor.Tensor_out" [4] writes [2] => |call| bitwise(call, |a, b| a ^ b);
     "aten::bitwise_xor.Scalar_out" [4] writes [2] => |call| bitwise(call, |a, b| a ^ b);
+    "aten::bitwise_xor.Scalar_Tensor_out" [4] writes [2] => |call| bitwise(call, |a, b| a ^ b);
+    "aten::bitwise_left_shift.Tensor_out" [4] writes [2] => |call| shift(call, left_shift);
+    "aten::bitwise_left_shift.Tensor_Scalar_out" [4] writes [2] => |call| shift(call, left_shift);
+    "aten::bitwise_left_shift.Scalar_Tensor_out" [4] writes [2] => |call| shift(call, left_shift);
+    "aten::bitwise_right_shift.Tensor_out" [4] writes [2] => |call| shift(call, right_shift);
+    "aten::bitwise_right_shift.Tensor_Scalar_out" [4] writes [2] => |call| shift(call, right_shift);
+    "aten::bitwise_right_shift.Scalar_Tensor_out" [4] writes [2] => |call| shift(call, right_shift);
 };
 
 /// `a + sign * alpha * b`
@@ -187,4 +203,26 @@ fn bitwise(call: &mut Call<'_>, f: fn(i64, i64) -> i64) -> Result<(), Fault> {
         return Err(crate::typed::unsupported(0, dtype));
     }
     run(call.parallel(), sources, 2, out, |x, out| each2(x, out, f))
+}
+
+/// Shifts in the promoted type, whose width says from where on nothing is left.
+fn shift(call: &mut Call<'_>, f: fn(i64, i64, u32) -> i64) -> Result<(), Fault> {
+    let (sources, dtype, out) = two(call, [0, 1], 2)?;
+    if !dtype.is_integral(false) {
+        return Err(crate::typed::unsupported(0, dtype));
+    }
+    let bits = 8 * dtype.size() as u32;
+    // Only uint8 does not reach the left end of an int64.
+    let mask = if dtype == ScalarType::Byte { 0xff } else { -1 };
+    run(call.parallel(), sources, 2, out, |x, out| each2(x, out, |a, by| f(a & mask, by, bits)))
+}
+
+/// Zero for shifts that are negative or as wide as the type.
+fn left_shift(a: i64, by: i64, bits: u32) -> i64 {
+    u32::try_from(by).ok().filter(|&by| by < bits).map_or(0, |by| a << by)
+}
+
+/// Only the sign is left of shifts that are negative or as wide as the type.
+fn right_shift(a: i64, by: i64, bits: u32) -> i64 {
+    a >> u32::try_from(by).ok().filter(|&by| by < bits).unwrap_or(63)
 }

@@ -111,7 +111,11 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::ceil.out" [3] writes [1] => number!(1, int |i| i, real |x| Real::ceil(x));
     "aten::floor.out" [3] writes [1] => number!(1, int |i| i, real |x| Real::floor(x));
     "aten::round.out" [3] writes [1] => number!(1, int |i| i, real |x| Real::round_ties_even(x));
+    "aten::round.decimals_out" [4] writes [2] => round_decimals;
     "aten::trunc.out" [3] writes [1] => number!(1, int |i| i, real |x| Real::trunc(x));
+    "aten::frac.out" [3] writes [1] => real!(1, |x: R| x - Real::trunc(x));
+    "aten::square.out" [3] writes [1] => number!(1, int |i| i.wrapping_mul(i), real |x| x * x);
+    "aten::sgn.out" [3] writes [1] => number!(1, int |i| i.signum(), real |x| sign(x));
     "aten::exp.out" [3] writes [1] => real!(1, |x: R| Real::exp(x));
     "aten::expm1.out" [3] writes [1] => real!(1, |x: R| Real::expm1(x));
     "aten::log.out" [3] writes [1] => real!(1, |x: R| Real::log(x));
@@ -168,6 +172,16 @@ fn gelu(call: &mut Call<'_>) -> Result<(), Fault> {
         }),
         _ => Err(Fault::argument(1, "approximate must be `none` or `tanh`")),
     }
+}
+
+/// Rounds to a number of decimal digits, as PyTorch by scaling in the type itself.
+fn round_decimals(call: &mut Call<'_>) -> Result<(), Fault> {
+    let decimals = call.int(1)?;
+    let scale = libm::pow(10.0, decimals.unsigned_abs() as f64);
+    real!(@run call, 2, |x: R| {
+        let scale = scale as R;
+        if decimals < 0 { Real::round_ties_even(x / scale) * scale } else { Real::round_ties_even(x * scale) / scale }
+    })
 }
 
 fn leaky_relu(call: &mut Call<'_>) -> Result<(), Fault> {

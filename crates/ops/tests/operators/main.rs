@@ -3,6 +3,8 @@
 //! A family has a module; [`support`] makes and runs the programs.
 mod copies;
 mod fill;
+mod functions;
 mod indexing;
+mod ordering;
 mod pad;
 mod support;
