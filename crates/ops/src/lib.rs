@@ -51,6 +51,8 @@ pub static TABLES: &[&[Op]] = &[
     pad::OPS,
     indexing::advanced::OPS,
     indexing::along::OPS,
+    indexing::meeting::OPS,
+    indexing::bags::OPS,
     indexing::masked::OPS,
     linear::OPS,
     convolution::OPS,

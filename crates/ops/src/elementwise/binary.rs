@@ -5,7 +5,7 @@ use super::{Source, each2, run};
 use crate::operands::broadcast_sizes;
 use crate::ops;
 use crate::real::Real;
-use sconce_core::{Call, Code, Fault, Op, ScalarType, TensorMut};
+use sconce_core::{Call, Code, Fault, Op, Scalar, ScalarType, TensorMut};
 use sconce_schema::{promote, to_floating};
 
 /// An argument that is a tensor or a number.
@@ -30,10 +30,32 @@ pub(crate) fn two<'c>(
     Ok((sources, dtype, out))
 }
 
+/// [`two`] for operators that compute in the promoted type, to which numbers are converted too.
+pub(crate) fn two_of_type<'c>(
+    call: &mut Call<'c>,
+    operands: [usize; 2],
+    out: usize,
+) -> Result<([Source<'c>; 2], ScalarType, TensorMut<'c>), Fault> {
+    let (sources, dtype, out) = two(call, operands, out)?;
+    Ok((sources.map(|source| within(source, dtype)), dtype, out))
+}
+
+/// A number as an element of the type in which it meets tensors; one that is too large for it wraps around.
+fn within(source: Source<'_>, dtype: ScalarType) -> Source<'_> {
+    let Source::Scalar(Scalar::Int(value)) = source else { return source };
+    Source::Scalar(Scalar::Int(match dtype {
+        ScalarType::Byte => (value as u8).into(),
+        ScalarType::Char => (value as i8).into(),
+        ScalarType::Short => (value as i16).into(),
+        ScalarType::Int => (value as i32).into(),
+        _ => value,
+    }))
+}
+
 /// Runs a body for integers or one for floating-point numbers on operands of a type.
 macro_rules! arithmetic {
     ($call:expr, $operands:expr => $out:expr, |$a:ident, $b:ident| int $int:expr, real<$R:ident> $real:expr) => {{
-        let (sources, dtype, out) = two($call, $operands, $out)?;
+        let (sources, dtype, out) = two_of_type($call, $operands, $out)?;
         arithmetic!(@run $call, sources, dtype, out, $out, |$a, $b| int $int, real<$R> $real)
     }};
     (@run $call:expr, $sources:expr, $dtype:expr, $target:expr, $out:expr,
@@ -70,6 +92,7 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::sub.out" [5] writes [3] => |call| add(call, -1.0);
     "aten::sub.Scalar_out" [5] writes [3] => |call| add(call, -1.0);
     "aten::rsub.Scalar_out" [5] writes [3] => rsub;
+    "aten::rsub.Tensor_out" [5] writes [3] => rsub;
     "aten::mul.out" [4] writes [2] => simple!(|a, b| int a.wrapping_mul(b), real<R> a * b);
     "aten::mul.Scalar_out" [4] writes [2] => simple!(|a, b| int a.wrapping_mul(b), real<R> a * b);
     "aten::div.out" [4] writes [2] => |call| divide(call, 2);
@@ -77,8 +100,12 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::div.out_mode" [5] writes [3] => divide_rounding;
     "aten::div.Scalar_mode_out" [5] writes [3] => divide_rounding;
     "aten::floor_divide.out" [4] writes [2] => |call| floor_divide(call, 2);
-    "aten::maximum.out" [4] writes [2] => simple!(|a, b| int a.max(b), real<R> if a > b || a.is_nan() { a } else { b });
-    "aten::minimum.out" [4] writes [2] => simple!(|a, b| int a.min(b), real<R> if a < b || a.is_nan() { a } else { b });
+    "aten::maximum.out" [4] writes [2] => maximum;
+    "aten::max.out" [4] writes [2] => maximum;
+    "aten::clamp_min.Tensor_out" [4] writes [2] => maximum;
+    "aten::minimum.out" [4] writes [2] => minimum;
+    "aten::min.out" [4] writes [2] => minimum;
+    "aten::clamp_max.Tensor_out" [4] writes [2] => minimum;
     "aten::fmax.out" [4] writes [2] => simple!(|a, b| int a.max(b), real<R> if a >= b || b.is_nan() { a } else { b });
     "aten::fmin.out" [4] writes [2] => simple!(|a, b| int a.min(b), real<R> if a <= b || b.is_nan() { a } else { b });
     "aten::heaviside.out" [4] writes [2] => simple!(
@@ -125,6 +152,14 @@ fn rsub(call: &mut Call<'_>) -> Result<(), Fault> {
     let alpha = call.scalar(2)?;
     let (int, real) = (alpha.to_i64(), alpha.to_f64());
     arithmetic!(call, [0, 1] => 3, |a, b| int b.wrapping_sub(int.wrapping_mul(a)), real<R> b - real as R * a)
+}
+
+fn maximum(call: &mut Call<'_>) -> Result<(), Fault> {
+    arithmetic!(call, [0, 1] => 2, |a, b| int a.max(b), real<R> if a > b || a.is_nan() { a } else { b })
+}
+
+fn minimum(call: &mut Call<'_>) -> Result<(), Fault> {
+    arithmetic!(call, [0, 1] => 2, |a, b| int a.min(b), real<R> if a < b || a.is_nan() { a } else { b })
 }
 
 /// True division: integers become floating-point numbers.
@@ -198,7 +233,7 @@ fn int_pow(base: i64, exponent: i64) -> i64 {
 }
 
 fn bitwise(call: &mut Call<'_>, f: fn(i64, i64) -> i64) -> Result<(), Fault> {
-    let (sources, dtype, out) = two(call, [0, 1], 2)?;
+    let (sources, dtype, out) = two_of_type(call, [0, 1], 2)?;
     if !dtype.is_integral(true) {
         return Err(crate::typed::unsupported(0, dtype));
     }
@@ -207,14 +242,12 @@ fn bitwise(call: &mut Call<'_>, f: fn(i64, i64) -> i64) -> Result<(), Fault> {
 
 /// Shifts in the promoted type, whose width says from where on nothing is left.
 fn shift(call: &mut Call<'_>, f: fn(i64, i64, u32) -> i64) -> Result<(), Fault> {
-    let (sources, dtype, out) = two(call, [0, 1], 2)?;
+    let (sources, dtype, out) = two_of_type(call, [0, 1], 2)?;
     if !dtype.is_integral(false) {
         return Err(crate::typed::unsupported(0, dtype));
     }
     let bits = 8 * dtype.size() as u32;
-    // Only uint8 does not reach the left end of an int64.
-    let mask = if dtype == ScalarType::Byte { 0xff } else { -1 };
-    run(call.parallel(), sources, 2, out, |x, out| each2(x, out, |a, by| f(a & mask, by, bits)))
+    run(call.parallel(), sources, 2, out, |x, out| each2(x, out, |a, by| f(a, by, bits)))
 }
 
 /// Zero for shifts that are negative or as wide as the type.

@@ -3,7 +3,7 @@
 //! Unlike their neighbours, which are compiled as loops, these are called through a pointer for every element and compute
 //! in `f64` (whole numbers in `i64`), so that a row costs its function and nothing else. The result is rounded once, to
 //! the output's type.
-use super::binary::{source, two};
+use super::binary::{source, two, two_of_type};
 use super::{Source, each1, each2, each3, run};
 use crate::operands::broadcast_sizes;
 use crate::ops;
@@ -113,7 +113,7 @@ fn both(call: &mut Call<'_>, f: &(dyn Fn(f64, f64) -> f64 + Sync)) -> Result<(),
 
 /// Applies a function of two whole numbers.
 fn whole(call: &mut Call<'_>, f: &(dyn Fn(i64, i64) -> i64 + Sync)) -> Result<(), Fault> {
-    let (sources, dtype, out) = two(call, [0, 1], 2)?;
+    let (sources, dtype, out) = two_of_type(call, [0, 1], 2)?;
     if !dtype.is_integral(false) {
         return Err(unsupported(0, dtype));
     }

@@ -143,21 +143,24 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::leaky_relu.out" [4] writes [2] => leaky_relu;
     "aten::elu.out" [6] writes [4] => elu;
     "aten::logit.out" [4] writes [2] => logit;
-    "aten::clamp.out" [5] writes [3] => |call| clamp(call, 3);
-    "aten::hardtanh.out" [5] writes [3] => |call| clamp(call, 3);
+    "aten::clamp.out" [5] writes [3] => |call| clamp(call, Some(1), Some(2), 3);
+    "aten::clamp_min.out" [4] writes [2] => |call| clamp(call, Some(1), None, 2);
+    "aten::clamp_max.out" [4] writes [2] => |call| clamp(call, None, Some(1), 2);
+    "aten::hardtanh.out" [5] writes [3] => |call| clamp(call, Some(1), Some(2), 3);
     "aten::isnan.out" [3] writes [1] => test!(|x: C| Number::is_nan(x));
     "aten::isinf.out" [3] writes [1] => test!(|x: C| !C::INTEGER && (x == C::HIGHEST || x == C::LOWEST));
     "aten::logical_not.out" [3] writes [1] => test!(|x: C| x == C::ZERO);
     "aten::bitwise_not.out" [3] writes [1] => bitwise_not;
 };
 
+/// NaN has no sign either.
 fn sign<R: Real>(x: R) -> R {
     if x > R::ZERO {
         R::ONE
     } else if x < R::ZERO {
         -R::ONE
     } else {
-        x * R::ZERO
+        R::ZERO
     }
 }
 
@@ -211,11 +214,14 @@ fn logit(call: &mut Call<'_>) -> Result<(), Fault> {
     })
 }
 
-/// Limits to numbers given as arguments 1 and 2, either of which may be absent. The result has the promoted type.
-fn clamp(call: &mut Call<'_>, out: usize) -> Result<(), Fault> {
+/// Limits to the numbers in two arguments, either of which may be absent. The result has the promoted type.
+fn clamp(call: &mut Call<'_>, low: Option<usize>, high: Option<usize>, out: usize) -> Result<(), Fault> {
     let x = call.tensor(0)?;
-    let low = call.optional(1, |args, i| args.scalar(i))?;
-    let high = call.optional(2, |args, i| args.scalar(i))?;
+    let bound = |argument: Option<usize>| match argument {
+        Some(argument) => call.optional(argument, |args, i| args.scalar(i)),
+        None => Ok(None),
+    };
+    let (low, high) = (bound(low)?, bound(high)?);
     let target = call.out(out, x.sizes())?;
     let mut dtype = x.dtype;
     for bound in [low, high].into_iter().flatten() {

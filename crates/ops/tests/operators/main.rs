@@ -7,4 +7,5 @@ mod functions;
 mod indexing;
 mod ordering;
 mod pad;
+mod scatter;
 mod support;

@@ -1,7 +1,6 @@
 //! Sorting, selection, search, running results, counts; values are PyTorch's.
 use crate::support::{Tensor, args, floats, longs, out, run, run_one, tensor};
 use half::f16;
-use std::f32::{INFINITY, NAN, NEG_INFINITY};
 
 /// Calls an operator with two outputs, values and positions.
 #[track_caller]
@@ -13,12 +12,12 @@ fn pair(name: &str, args: Vec<crate::support::Arg>) -> (Tensor, Vec<i64>) {
 
 #[test]
 fn sorting_is_stable_and_puts_nan_last() {
-    let x = floats(&[6], &[1.0, NAN, -0.0, 3.0, 0.0, NEG_INFINITY]);
+    let x = floats(&[6], &[1.0, f32::NAN, -0.0, 3.0, 0.0, f32::NEG_INFINITY]);
     let (y, at) = pair("aten::sort.values", args![x.clone(), -1, false, out::<f32>(&[6]), out::<i64>(&[6])]);
-    y.assert_close(&[6], &[NEG_INFINITY, 0.0, 0.0, 1.0, 3.0, NAN], 0.0);
+    y.assert_close(&[6], &[f32::NEG_INFINITY, 0.0, 0.0, 1.0, 3.0, f32::NAN], 0.0);
     assert_eq!(at, [5, 2, 4, 0, 3, 1]);
     let (y, at) = pair("aten::sort.values_stable", args![x, true, 0, true, out::<f32>(&[6]), out::<i64>(&[6])]);
-    y.assert_close(&[6], &[NAN, 3.0, 1.0, 0.0, 0.0, NEG_INFINITY], 0.0);
+    y.assert_close(&[6], &[f32::NAN, 3.0, 1.0, 0.0, 0.0, f32::NEG_INFINITY], 0.0);
     assert_eq!(at, [1, 3, 0, 2, 4, 5]);
 }
 
@@ -38,7 +37,7 @@ fn sorting_along_any_dimension_of_any_type_and_layout() {
 
 #[test]
 fn the_largest_and_the_smallest() {
-    let x = tensor(&[5], &[1.0, NAN, NEG_INFINITY, 3.0, INFINITY].map(f16::from_f32));
+    let x = tensor(&[5], &[1.0, f32::NAN, f32::NEG_INFINITY, 3.0, f32::INFINITY].map(f16::from_f32));
     let (y, at) = pair("aten::topk.values", args![x.clone(), 3, 0, true, true, out::<f16>(&[3]), out::<i64>(&[3])]);
     assert!(y.values::<f16>()[0].is_nan());
     assert_eq!(at, [1, 4, 3]);
@@ -49,18 +48,18 @@ fn the_largest_and_the_smallest() {
 
 #[test]
 fn kth_median_and_mode() {
-    let x = || floats(&[2, 4], &[1.0, NAN, 3.0, 2.0, 4.0, 2.0, 9.0, 1.0]);
+    let x = || floats(&[2, 4], &[1.0, f32::NAN, 3.0, 2.0, 4.0, 2.0, 9.0, 1.0]);
     let (y, at) = pair("aten::kthvalue.values", args![x(), 2, 1, false, out::<f32>(&[2]), out::<i64>(&[2])]);
     assert_eq!((y, at), (floats(&[2], &[2.0, 2.0]), vec![3, 1]));
     assert!(run("aten::kthvalue.values", args![x(), 5, 1, false, out::<f32>(&[2]), out::<i64>(&[2])]).is_err());
     let (y, at) = pair("aten::median.dim_values", args![x(), -1, true, out::<f32>(&[2, 1]), out::<i64>(&[2, 1])]);
-    y.assert_close(&[2, 1], &[NAN, 2.0], 0.0);
+    y.assert_close(&[2, 1], &[f32::NAN, 2.0], 0.0);
     assert_eq!(at, [1, 1]);
     let (y, at) = pair("aten::nanmedian.dim_values", args![x(), 1, false, out::<f32>(&[2]), out::<i64>(&[2])]);
     assert_eq!((y, at), (floats(&[2], &[2.0, 2.0]), vec![3, 1]));
-    run_one("aten::median.out", args![x(), out::<f32>(&[])]).assert_close(&[], &[NAN], 0.0);
+    run_one("aten::median.out", args![x(), out::<f32>(&[])]).assert_close(&[], &[f32::NAN], 0.0);
     run_one("aten::nanmedian.out", args![x(), out::<f32>(&[])]).assert_close(&[], &[2.0], 0.0);
-    run_one("aten::median.out", args![floats(&[0], &[]), out::<f32>(&[])]).assert_close(&[], &[NAN], 0.0);
+    run_one("aten::median.out", args![floats(&[0], &[]), out::<f32>(&[])]).assert_close(&[], &[f32::NAN], 0.0);
     let x = longs(&[3, 5], &[3, 1, 3, 1, 2, 2, 2, 5, 1, 1, 4, 3, 2, 1, 0]);
     let (y, at) = pair("aten::mode.values", args![x, 1, false, out::<i64>(&[3]), out::<i64>(&[3])]);
     assert_eq!((y, at), (longs(&[3], &[1, 1, 0]), vec![3, 4, 4]));
@@ -68,7 +67,7 @@ fn kth_median_and_mode() {
 
 #[test]
 fn places_in_sorted_rows() {
-    let (boundaries, x) = (floats(&[4], &[1.0, 3.0, 3.0, 5.0]), floats(&[2, 3], &[0.0, 3.0, NAN, 5.0, 6.0, 3.5]));
+    let (boundaries, x) = (floats(&[4], &[1.0, 3.0, 3.0, 5.0]), floats(&[2, 3], &[0.0, 3.0, f32::NAN, 5.0, 6.0, 3.5]));
     let y =
         run_one("aten::bucketize.Tensor_out", args![x.clone(), boundaries.clone(), false, false, out::<i64>(&[2, 3])]);
     assert_eq!(y, longs(&[2, 3], &[0, 1, 4, 3, 4, 3]));
@@ -90,20 +89,20 @@ fn places_in_sorted_rows() {
 
 #[test]
 fn running_results() {
-    let x = floats(&[5], &[1.0, 3.0, 3.0, NAN, 2.0]);
+    let x = floats(&[5], &[1.0, 3.0, 3.0, f32::NAN, 2.0]);
     let (y, at) = pair("aten::cummax.out", args![x.clone(), 0, out::<f32>(&[5]), out::<i64>(&[5])]);
-    y.assert_close(&[5], &[1.0, 3.0, 3.0, NAN, NAN], 0.0);
+    y.assert_close(&[5], &[1.0, 3.0, 3.0, f32::NAN, f32::NAN], 0.0);
     assert_eq!(at, [0, 1, 2, 3, 3]);
     let (y, at) = pair("aten::cummin.out", args![x, 0, out::<f32>(&[5]), out::<i64>(&[5])]);
-    y.assert_close(&[5], &[1.0, 1.0, 1.0, NAN, NAN], 0.0);
+    y.assert_close(&[5], &[1.0, 1.0, 1.0, f32::NAN, f32::NAN], 0.0);
     assert_eq!(at, [0, 0, 0, 3, 3]);
     let x = tensor(&[2, 3], &[2i32, 3, 4, -1, 5, 6]);
     let y = run_one("aten::cumprod.out", args![x.clone(), -1, (), out::<i64>(&[2, 3])]);
     assert_eq!(y, longs(&[2, 3], &[2, 6, 24, -1, -5, -30]));
     let y = run_one("aten::cumsum.out", args![x, 0, (), out::<i64>(&[2, 3])]);
     assert_eq!(y, longs(&[2, 3], &[2, 3, 4, 1, 8, 10]));
-    let y = run_one("aten::logcumsumexp.out", args![floats(&[3], &[NEG_INFINITY, 1.0, 2.0]), 0, out::<f32>(&[3])]);
-    y.assert_close(&[3], &[NEG_INFINITY, 1.0, 2.3132617], 1e-6);
+    let y = run_one("aten::logcumsumexp.out", args![floats(&[3], &[f32::NEG_INFINITY, 1.0, 2.0]), 0, out::<f32>(&[3])]);
+    y.assert_close(&[3], &[f32::NEG_INFINITY, 1.0, 2.3132617], 1e-6);
     let channels_last = counting_channels_last();
     let y = run_one("aten::cumsum.out", args![channels_last, 1, (), crate::support::Arg::Out(zeros_channels_last())]);
     assert_eq!(y, floats(&[1, 2, 1, 2], &[0.0, 1.0, 2.0, 4.0]));
