@@ -28,6 +28,7 @@ pub mod pool;
 pub mod reduce;
 pub mod resize;
 pub mod softmax;
+pub mod special;
 pub mod split;
 mod taps;
 #[cfg(test)]

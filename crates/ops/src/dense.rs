@@ -212,3 +212,17 @@ pub(crate) fn converted_scratch(args: &Args<'_>, arguments: &[usize]) -> usize {
     };
     arguments.iter().map(bytes).fold(0, usize::saturating_add)
 }
+
+/// Brings row-major results into an output of any type and memory order.
+pub(crate) fn store_row_major<T: Typed>(
+    call: &Call<'_>,
+    argument: usize,
+    results: &[T],
+    out: TensorMut<'_>,
+) -> Result<(), Fault> {
+    if out.shape.is_contiguous() {
+        return store(call, argument, results, out);
+    }
+    let shape = Shape::contiguous(out.sizes()).unwrap_or(out.shape);
+    convert(call.parallel(), argument, Tensor { dtype: T::DTYPE, shape, data: bytes_of(results) }, out)
+}

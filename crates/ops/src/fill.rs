@@ -4,9 +4,10 @@
 //! call and the element's position: the same on every machine and with any number of threads, and not the values of
 //! PyTorch's generators. [`seed_random`] starts the sequence of calls anew.
 use crate::elementwise::{Source, compute, each1, run};
+use crate::operands::misaligned;
 use crate::ops;
-use crate::strided::{Target, offsets};
-use crate::typed::{Typed, for_dtype, unsupported};
+use crate::strided::{Target, copy_element, offsets};
+use crate::typed::{Typed, for_dtype};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sconce_core::{Call, Code, Fault, Ints, MAX_RANK, Op, Parallel, Scalar, ScalarType, Serial, TensorMut};
 use sconce_kernels::view::{bytes_of, view_mut};
@@ -27,8 +28,21 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::arange.start_out" [5] writes [3] => |call| {
         arange(call, call.scalar(0)?, call.scalar(1)?, call.scalar(2)?, 3)
     };
-    "aten::rand.out" [3] writes [1] => |call| random(call, Distribution::Uniform);
-    "aten::randn.out" [3] writes [1] => |call| random(call, Distribution::Normal);
+    "aten::linspace.out" [5] writes [3] => |call| linspace(call, None, 3);
+    "aten::logspace.out" [6] writes [4] => |call| linspace(call, Some(call.double(3)?), 4);
+    "aten::eye.out" [3] writes [1] => |call| identity(call, 0, 1);
+    "aten::eye.m_out" [4] writes [2] => |call| identity(call, 1, 2);
+    "aten::rand.out" [3] writes [1] => |call| random(sized(call, 1)?, 1, Distribution::Uniform);
+    "aten::randn.out" [3] writes [1] => |call| random(sized(call, 1)?, 1, Distribution::Normal);
+    "aten::rand_like.out" [4] writes [2] => |call| random(alike(call, 2)?, 2, Distribution::Uniform);
+    "aten::randn_like.out" [4] writes [2] => |call| random(alike(call, 2)?, 2, Distribution::Normal);
+    "aten::randint.out" [4] writes [2] => |call| random_whole(call, None, 0, 2);
+    "aten::randint.low_out" [5] writes [3] => |call| random_whole(call, Some(0), 1, 3);
+    "aten::randint_like.out" [5] writes [3] => |call| random_whole(call, None, 1, 3);
+    "aten::randint_like.low_dtype_out" [6] writes [4] => |call| random_whole(call, Some(1), 2, 4);
+    "aten::randperm.out" [3] writes [1] => random_permutation;
+    "aten::tril_indices.out" [5] writes [3] => |call| triangle(call, true);
+    "aten::triu_indices.out" [5] writes [3] => |call| triangle(call, false);
 };
 
 /// Sizes that a program gives, if they can be.
@@ -42,8 +56,19 @@ fn sizes(ints: &Ints) -> Result<([usize; MAX_RANK], usize), Fault> {
 
 /// The output with the sizes of list argument 0.
 fn sized<'c>(call: &mut Call<'c>, out: usize) -> Result<TensorMut<'c>, Fault> {
-    let (sizes, rank) = sizes(&call.ints(0)?)?;
+    sized_by(call, 0, out)
+}
+
+/// The output with the sizes of a list argument.
+fn sized_by<'c>(call: &mut Call<'c>, argument: usize, out: usize) -> Result<TensorMut<'c>, Fault> {
+    let (sizes, rank) = sizes(&call.ints(argument)?).map_err(|fault| fault.at(argument))?;
     call.out(out, &sizes[..rank])
+}
+
+/// The output with the sizes of tensor argument 0.
+fn alike<'c>(call: &mut Call<'c>, out: usize) -> Result<TensorMut<'c>, Fault> {
+    let (_, shape) = call.tensor_type(0)?;
+    call.out(out, shape.sizes())
 }
 
 /// The bytes of a number as an element of a type. A complex element has the number as its real part.
@@ -149,7 +174,7 @@ fn arange(call: &mut Call<'_>, start: Scalar, end: Scalar, step: Scalar, out: us
     };
     let target = call.out(out, &[count])?;
     for_dtype!(numbers, target.dtype, out, T => {
-        let elements = view_mut::<T>(target.data).ok_or(crate::operands::misaligned(out))?;
+        let elements = view_mut::<T>(target.data).ok_or(misaligned(out))?;
         if integers {
             let (start, step) = (start.to_i64(), step.to_i64());
             each(elements, |i| T::from_i64(start.wrapping_add(step.wrapping_mul(i as i64))));
@@ -158,6 +183,40 @@ fn arange(call: &mut Call<'_>, start: Scalar, end: Scalar, step: Scalar, out: us
         }
         Ok(())
     })
+}
+
+/// Numbers at equal distances from argument 0 to argument 1, both included; with a base, its powers.
+fn linspace(call: &mut Call<'_>, base: Option<f64>, out: usize) -> Result<(), Fault> {
+    let (first, last, count) = (call.scalar(0)?.to_f64(), call.scalar(1)?.to_f64(), call.int(2)?);
+    let len =
+        usize::try_from(count).map_err(|_| Fault::argument(2, "{} is not a number of steps").with_signed([count]))?;
+    let target = call.out(out, &[len])?;
+    let step = if len > 1 { (last - first) / (len - 1) as f64 } else { 0.0 };
+    // From both ends, so that the last is exact too.
+    let at =
+        |i: usize| if i < len / 2 || len == 1 { first + step * i as f64 } else { last - step * (len - 1 - i) as f64 };
+    for_dtype!(numbers, target.dtype, out, T => {
+        let elements = view_mut::<T>(target.data).ok_or(misaligned(out))?;
+        each(elements, |i| T::from_f64(base.map_or(at(i), |base| libm::pow(base, at(i)))));
+        Ok(())
+    })
+}
+
+/// Ones on the diagonal of a matrix, zeros elsewhere; as many rows as argument 0 and columns as argument `columns` say.
+fn identity(call: &mut Call<'_>, columns: usize, out: usize) -> Result<(), Fault> {
+    let natural = |argument| {
+        let size = call.int(argument)?;
+        usize::try_from(size).map_err(|_| Fault::argument(argument, "{} is not a size").with_signed([size]))
+    };
+    let sizes = [natural(0)?, natural(columns)?];
+    let target = Target::from(call.out(out, &sizes)?);
+    target.data.fill(0);
+    let (one, size) = (element_bytes(out, target.dtype, Scalar::Int(1))?, target.dtype.size());
+    let next = target.layout.strides().iter().sum::<usize>();
+    for i in 0..sizes[0].min(sizes[1]) {
+        copy_element(size, &one, 0, target.data, i * next);
+    }
+    Ok(())
 }
 
 fn each<T: Typed>(elements: &mut [T], f: impl Fn(usize) -> T) {
@@ -214,15 +273,11 @@ impl Distribution {
     }
 }
 
-fn random(call: &mut Call<'_>, distribution: Distribution) -> Result<(), Fault> {
-    let target = sized(call, 1)?;
-    if !target.dtype.is_floating() {
-        return Err(unsupported(1, target.dtype));
-    }
+fn random(target: TensorMut<'_>, out: usize, distribution: Distribution) -> Result<(), Fault> {
     let stream = next_stream();
     let target = Target::from(target);
-    for_dtype!(floats, target.dtype, 1, T => {
-        let elements = view_mut::<T>(target.data).ok_or(crate::operands::misaligned(1))?;
+    for_dtype!(floats, target.dtype, out, T => {
+        let elements = view_mut::<T>(target.data).ok_or(misaligned(out))?;
         for (index, place) in offsets(&target.layout).enumerate() {
             let mut value = T::from_f64(distribution.draw(stream, index as u64));
             // Rounding to a short type must not reach the end that uniform values exclude.
@@ -230,6 +285,80 @@ fn random(call: &mut Call<'_>, distribution: Distribution) -> Result<(), Fault> 
                 value = T::ZERO;
             }
             elements.get_mut(place).into_iter().for_each(|element| *element = value);
+        }
+        Ok(())
+    })
+}
+
+/// Whole numbers from a low one (0 if absent) up to and without a high one. Sizes are those of the argument behind the
+/// high one, or of tensor argument 0.
+fn random_whole(call: &mut Call<'_>, low: Option<usize>, high: usize, out: usize) -> Result<(), Fault> {
+    let low = low.map_or(Ok(0), |argument| call.int(argument))?;
+    let limit = call.int(high)?;
+    let range = u64::try_from(i128::from(limit) - i128::from(low)).ok().filter(|&range| range > 0);
+    let range =
+        range.ok_or(Fault::argument(high, "there are no numbers from {} to below {}").with_signed([low, limit]))?;
+    let target = match call.tensor_type(0) {
+        Ok(_) => alike(call, out)?,
+        Err(_) => sized_by(call, high + 1, out)?,
+    };
+    let stream = next_stream();
+    let target = Target::from(target);
+    for_dtype!(numbers, target.dtype, out, T => {
+        let elements = view_mut::<T>(target.data).ok_or(misaligned(out))?;
+        for (index, place) in offsets(&target.layout).enumerate() {
+            let value = low.wrapping_add_unsigned(bits(stream, index as u64) % range);
+            elements.get_mut(place).into_iter().for_each(|element| *element = T::from_i64(value));
+        }
+        Ok(())
+    })
+}
+
+/// The numbers below argument 0 in random order, by Fisher's and Yates' exchanges.
+fn random_permutation(call: &mut Call<'_>) -> Result<(), Fault> {
+    let count = call.int(0)?;
+    let len = usize::try_from(count).map_err(|_| Fault::argument(0, "{} is not a number").with_signed([count]))?;
+    let target = call.out(1, &[len])?;
+    let stream = next_stream();
+    for_dtype!(numbers, target.dtype, 1, T => {
+        let elements = view_mut::<T>(target.data).ok_or(misaligned(1))?;
+        each(elements, |i| T::from_i64(i as i64));
+        for last in (1..len).rev() {
+            let other = bits(stream, last as u64) % (last as u64 + 1);
+            elements.swap(last, other as usize);
+        }
+        Ok(())
+    })
+}
+
+/// The places of a triangle of a matrix, row by row: row numbers, then column numbers. The lower one ends at a diagonal,
+/// the upper one begins there.
+fn triangle(call: &mut Call<'_>, lower: bool) -> Result<(), Fault> {
+    let natural = |argument| {
+        let value = call.int(argument)?;
+        u32::try_from(value).map_err(|_| Fault::argument(argument, "{} is not a size").with_signed([value]))
+    };
+    let (rows, columns, diagonal) = (i64::from(natural(0)?), i64::from(natural(1)?), call.int(2)?);
+    let span = |row: i64| {
+        let at = row.saturating_add(diagonal);
+        if lower { 0..at.saturating_add(1).clamp(0, columns) } else { at.clamp(0, columns)..columns }
+    };
+    // The rows that have a part in it.
+    let rows = match (columns, lower) {
+        (0, _) => 0..0,
+        (_, true) => diagonal.saturating_neg().clamp(0, rows)..rows,
+        (_, false) => 0..columns.saturating_sub(diagonal).clamp(0, rows),
+    };
+    let count = |row| span(row).end - span(row).start;
+    let total = usize::try_from(rows.clone().map(count).fold(0, i64::saturating_add)).unwrap_or(usize::MAX);
+    let target = Target::from(call.out(3, &[2, total])?);
+    let &[down, right] = target.layout.strides() else { return Ok(()) };
+    let places = rows.flat_map(|row| span(row).map(move |column| (row, column)));
+    for_dtype!(numbers, target.dtype, 3, T => {
+        let elements = view_mut::<T>(target.data).ok_or(misaligned(3))?;
+        for (i, (row, column)) in places.enumerate() {
+            elements[i * right] = T::from_i64(row);
+            elements[i * right + down] = T::from_i64(column);
         }
         Ok(())
     })

@@ -10,8 +10,8 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-mod batch_statistics;
 mod attention;
+mod batch_statistics;
 mod complex;
 mod convolution;
 mod convolution_backward;
@@ -34,8 +34,8 @@ mod pooling;
 mod prim;
 mod products;
 mod quantized;
-mod random;
 mod quantized_weights;
+mod random;
 mod real;
 mod reduction;
 mod remap;
@@ -52,6 +52,7 @@ pub static TABLES: &[&[Op]] = &[
     prim::OPS,
     elementwise::unary::OPS,
     elementwise::binary::OPS,
+    elementwise::functions::OPS,
     elementwise::compare::OPS,
     elementwise::select::OPS,
     elementwise::gated::OPS,
@@ -64,6 +65,8 @@ pub static TABLES: &[&[Op]] = &[
     pad::OPS,
     indexing::advanced::OPS,
     indexing::along::OPS,
+    indexing::meeting::OPS,
+    indexing::bags::OPS,
     indexing::masked::OPS,
     linear::OPS,
     #[cfg(feature = "fft")]
@@ -80,7 +83,10 @@ pub static TABLES: &[&[Op]] = &[
     reduction::OPS,
     resize::OPS,
     grid_sampler::OPS,
-    ordering::OPS,
+    ordering::sorting::OPS,
+    ordering::searching::OPS,
+    ordering::running::OPS,
+    ordering::counting::OPS,
     quantized::OPS,
     quantized_weights::OPS,
     llama::OPS,

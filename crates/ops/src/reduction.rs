@@ -3,7 +3,7 @@
 //! Like element-wise operators, reductions compute in three types only; elements of other types are converted into
 //! scratch first. Any set of dimensions in any memory order is reduced by walking what is kept and, for each, what is
 //! reduced.
-use crate::dense::{buffer_bytes, convert_scratch, converted, row_major, store, wide_bytes};
+use crate::dense::{buffer_bytes, convert_scratch, converted, row_major, store, store_row_major, wide_bytes};
 use crate::elementwise::compute;
 use crate::operands::{elements, misaligned, same_type};
 use crate::ops;
@@ -11,17 +11,17 @@ use crate::typed::Typed;
 use sconce_core::{Args, Call, Fault, MAX_RANK, Op, ScalarType, Shape, Tensor, TensorMut};
 use sconce_kernels::Isa;
 use sconce_kernels::map::Broadcast;
-use sconce_kernels::reduce::{self, Any, Axis, Max, Mean, Min, Prod, Reducer, Sum};
+use sconce_kernels::reduce::{self, All, Any, Axis, Max, Mean, Min, Prod, Reducer, Sum};
 use sconce_kernels::view::view_mut;
 use sconce_schema::{Sizes, normalize_dim, normalize_dims};
 
 /// Reductions.
 pub(crate) static OPS: &[Op] = ops! {
-    "aten::sum.IntList_out" [6] writes [4] scratch |args| scratch(args, &[4, 4]), => sum;
+    "aten::sum.IntList_out" [6] writes [4] scratch |args| total_scratch(args, 4), => sum;
     "aten::mean.out" [6] writes [4] scratch |args| mean_scratch(args, 4), => |call| mean(call, Some(1), 2, 4);
     "aten::mean.dtype_out" [4] writes [2] scratch |args| mean_scratch(args, 2), => |call| mean(call, None, 0, 2);
-    "aten::prod.out" [4] writes [2] scratch |args| scratch(args, &[2]), => |call| prod(call, None, 2);
-    "aten::prod.int_out" [6] writes [4] scratch |args| scratch(args, &[4]), => |call| prod(call, Some(1), 4);
+    "aten::prod.out" [4] writes [2] scratch |args| total_scratch(args, 2), => |call| prod(call, None, 2);
+    "aten::prod.int_out" [6] writes [4] scratch |args| total_scratch(args, 4), => |call| prod(call, Some(1), 4);
     "aten::amax.out" [5] writes [3] scratch |args| scratch(args, &[3]), => |call| extreme(call, true, Some(1), 3);
     "aten::amin.out" [5] writes [3] scratch |args| scratch(args, &[3]), => |call| extreme(call, false, Some(1), 3);
     "aten::max.unary_out" [3] writes [1] scratch |args| scratch(args, &[1]), => |call| extreme(call, true, None, 1);
@@ -29,19 +29,48 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::any.all_out" [3] writes [1] scratch |args| scratch(args, &[1]), => |call| any(call, None, 1);
     "aten::any.out" [5] writes [3] scratch |args| scratch(args, &[3]), => |call| any(call, Some(1), 3);
     "aten::any.dims_out" [5] writes [3] scratch |args| scratch(args, &[3]), => |call| any(call, Some(1), 3);
+    "aten::all.all_out" [3] writes [1] scratch |args| scratch(args, &[1]), => |call| all(call, None, 1);
+    "aten::all.out" [5] writes [3] scratch |args| scratch(args, &[3]), => |call| all(call, Some(1), 3);
+    "aten::all.dims_out" [5] writes [3] scratch |args| scratch(args, &[3]), => |call| all(call, Some(1), 3);
     "aten::argmax.out" [5] writes [3] scratch |args| arg_scratch(args, &[3]), => |call| argument::<true>(call);
     "aten::argmin.out" [5] writes [3] scratch |args| arg_scratch(args, &[3]), => |call| argument::<false>(call);
     "aten::max.dim_max" [6] writes [3, 4] scratch |args| arg_scratch(args, &[3, 4]), => |call| extreme_of::<true>(call);
     "aten::min.dim_min" [6] writes [3, 4] scratch |args| arg_scratch(args, &[3, 4]), => |call| extreme_of::<false>(call);
     "aten::var.out" [6] writes [4] scratch |args| arg_scratch(args, &[4, 4]), => var;
-    "aten::var.correction_out" [6] writes [4] scratch |args| arg_scratch(args, &[4, 4]), => var_correction;
-    "aten::var_mean.correction_out" [7] writes [4, 5] scratch |args| arg_scratch(args, &[4, 5]), => var_mean;
+    "aten::var.correction_out" [6] writes [4] scratch |args| arg_scratch(args, &[4, 4]), => |call| {
+        corrected(call, false, None)
+    };
+    "aten::var_mean.correction_out" [7] writes [4, 5] scratch |args| arg_scratch(args, &[4, 5]), => |call| {
+        corrected(call, false, Some(5))
+    };
+    "aten::std.correction_out" [6] writes [4] scratch |args| arg_scratch(args, &[4, 4]), => |call| {
+        corrected(call, true, None)
+    };
+    "aten::std_mean.correction_out" [7] writes [4, 5] scratch |args| arg_scratch(args, &[4, 5]), => |call| {
+        corrected(call, true, Some(5))
+    };
 };
 
 /// Room for converted elements and for results of the widest type.
 fn scratch(args: &Args<'_>, outs: &[usize]) -> usize {
     let own = convert_scratch(args, 0, &[ScalarType::Float, ScalarType::Double, ScalarType::Long]);
     outs.iter().map(|&out| wide_bytes(args, out)).fold(own, usize::saturating_add)
+}
+
+/// The same for sums and products, whose elements are converted to a whole result's type first.
+fn total_scratch(args: &Args<'_>, out: usize) -> usize {
+    match args.tensor_type(out) {
+        Ok((dtype, _)) if dtype.is_integral(true) => wide_bytes(args, 0).saturating_add(wide_bytes(args, out)),
+        // A complex number is two.
+        Ok((ScalarType::ComplexFloat | ScalarType::ComplexDouble, _)) => scratch(args, &[out, out]),
+        _ => scratch(args, &[out]),
+    }
+}
+
+/// The type in which sums and products are computed.
+fn total_type(call: &Call<'_>, x: &Tensor<'_>, out: usize) -> Result<ScalarType, Fault> {
+    let whole = call.tensor_type(out)?.0.is_integral(true) && x.dtype.is_floating();
+    Ok(if whole { ScalarType::Long } else { x.dtype })
 }
 
 /// The same for means, for which integers become floating-point numbers.
@@ -179,7 +208,7 @@ fn sum(call: &mut Call<'_>) -> Result<(), Fault> {
     match x.dtype {
         ScalarType::ComplexFloat => sum_pairs::<f32>(call, x, dims),
         ScalarType::ComplexDouble => sum_pairs::<f64>(call, x, dims),
-        dtype => compute!(dtype, 0, C => reduce::<Sum<C>>(call, x, dims, 4)),
+        _ => compute!(total_type(call, &x, 4)?, 0, C => reduce::<Sum<C>>(call, x, dims, 4)),
     }
 }
 
@@ -227,7 +256,7 @@ fn prod(call: &mut Call<'_>, dims: Option<usize>, out: usize) -> Result<(), Faul
     let x = call.tensor(0)?;
     let keep = dims.is_some() && call.bool(2)?;
     let dims = Dims::new(call, &x, dims, keep)?;
-    compute!(x.dtype, 0, C => reduce::<Prod<C>>(call, x, dims, out))
+    compute!(total_type(call, &x, out)?, 0, C => reduce::<Prod<C>>(call, x, dims, out))
 }
 
 fn extreme(call: &mut Call<'_>, max: bool, dims: Option<usize>, out: usize) -> Result<(), Fault> {
@@ -247,6 +276,13 @@ fn any(call: &mut Call<'_>, dims: Option<usize>, out: usize) -> Result<(), Fault
     let keep = dims.is_some() && call.bool(2)?;
     let dims = Dims::new(call, &x, dims, keep)?;
     compute!(x.dtype, 0, C => reduce::<Any<C>>(call, x, dims, out))
+}
+
+fn all(call: &mut Call<'_>, dims: Option<usize>, out: usize) -> Result<(), Fault> {
+    let x = call.tensor(0)?;
+    let keep = dims.is_some() && call.bool(2)?;
+    let dims = Dims::new(call, &x, dims, keep)?;
+    compute!(x.dtype, 0, C => reduce::<All<C>>(call, x, dims, out))
 }
 
 /// The dimension of argument `argument`, with the elements before and after it in row-major order.
@@ -272,7 +308,7 @@ fn argument<const MAX: bool>(call: &mut Call<'_>) -> Result<(), Fault> {
         let indices = call.scratch(out.numel().saturating_mul(8))?;
         let indices = view_mut::<i64>(indices).ok_or(misaligned(3))?;
         reduce::arg_reduce::<C, MAX>(Isa::detect(), call.parallel(), axis, data, indices, None);
-        store(call, 3, indices, out)
+        store_row_major(call, 3, indices, out)
     })
 }
 
@@ -292,74 +328,69 @@ fn extreme_of<const MAX: bool>(call: &mut Call<'_>) -> Result<(), Fault> {
         let values = view_mut::<C>(values).ok_or(misaligned(3))?;
         let indices = view_mut::<i64>(indices).ok_or(misaligned(4))?;
         reduce::arg_reduce::<C, MAX>(Isa::detect(), call.parallel(), axis, data, indices, Some(&mut *values));
-        store(call, 3, values, out)?;
-        store(call, 4, indices, index_out)
+        store_row_major(call, 3, values, out)?;
+        store_row_major(call, 4, indices, index_out)
     })
+}
+
+/// Which spread of elements is wanted.
+#[derive(Clone, Copy)]
+struct Spread {
+    /// How many less than the elements the sum of squares is divided by.
+    correction: f64,
+    /// Whether the root is taken: the deviation, not the variance.
+    root: bool,
+    /// The output for the mean, where it is wanted too.
+    mean: Option<usize>,
 }
 
 fn var(call: &mut Call<'_>) -> Result<(), Fault> {
     let x = call.tensor(0)?;
     let dims = Dims::new(call, &x, Some(1), call.bool(3)?)?;
-    variance(call, x, dims, f64::from(u8::from(call.bool(2)?)), 4, None)
+    spread(call, x, dims, Spread { correction: f64::from(u8::from(call.bool(2)?)), root: false, mean: None })
 }
 
-fn correction(call: &Call<'_>) -> Result<f64, Fault> {
-    Ok(call.optional(2, |args, i| args.scalar(i))?.map_or(1.0, |scalar| scalar.to_f64()))
-}
-
-fn var_correction(call: &mut Call<'_>) -> Result<(), Fault> {
+/// With the correction in argument 2, 1 if absent.
+fn corrected(call: &mut Call<'_>, root: bool, mean: Option<usize>) -> Result<(), Fault> {
     let x = call.tensor(0)?;
     let dims = Dims::new(call, &x, Some(1), call.bool(3)?)?;
-    variance(call, x, dims, correction(call)?, 4, None)
+    let correction = call.optional(2, |args, i| args.scalar(i))?.map_or(1.0, |scalar| scalar.to_f64());
+    spread(call, x, dims, Spread { correction, root, mean })
 }
 
-fn var_mean(call: &mut Call<'_>) -> Result<(), Fault> {
-    let x = call.tensor(0)?;
-    let dims = Dims::new(call, &x, Some(1), call.bool(3)?)?;
-    variance(call, x, dims, correction(call)?, 4, Some(5))
-}
-
-/// Variance, and the mean where it is asked for, over elements gathered so that what is reduced comes last.
-fn variance<'c>(
-    call: &mut Call<'c>,
-    x: Tensor<'c>,
-    dims: Dims,
-    correction: f64,
-    out: usize,
-    mean: Option<usize>,
-) -> Result<(), Fault> {
-    let (count, results) = (dims.count(&x), dims.sizes.numel().unwrap_or(0));
+/// The spread into argument 4, over elements gathered so that what is reduced comes last.
+fn spread<'c>(call: &mut Call<'c>, x: Tensor<'c>, dims: Dims, wanted: Spread) -> Result<(), Fault> {
+    let axis = Axis::rows(dims.sizes.numel().unwrap_or(0), dims.count(&x));
     let gathered = reduced_last(call, x, dims)?;
     match x.dtype {
         ScalarType::Float | ScalarType::Half | ScalarType::BFloat16 => {
-            variance_in::<f32>(call, gathered, Axis::rows(results, count), dims, correction, out, mean)
+            spread_in::<f32>(call, gathered, axis, dims, wanted)
         }
-        ScalarType::Double => {
-            variance_in::<f64>(call, gathered, Axis::rows(results, count), dims, correction, out, mean)
-        }
+        ScalarType::Double => spread_in::<f64>(call, gathered, axis, dims, wanted),
         other => Err(crate::typed::unsupported(0, other)),
     }
 }
 
-fn variance_in<'c, T: Typed + sconce_kernels::Float + sconce_kernels::math::Math>(
+fn spread_in<'c, T: Typed + sconce_kernels::Float + sconce_kernels::math::Math>(
     call: &mut Call<'c>,
     x: Tensor<'c>,
     axis: Axis,
     dims: Dims,
-    correction: f64,
-    out: usize,
-    mean: Option<usize>,
+    wanted: Spread,
 ) -> Result<(), Fault> {
     let data = converted::<T>(call, 0, x)?;
     let bytes = axis.outer.saturating_mul(size_of::<T>());
-    let variances = view_mut::<T>(call.scratch(bytes)?).ok_or(misaligned(out))?;
-    let means = view_mut::<T>(call.scratch(bytes)?).ok_or(misaligned(out))?;
-    reduce::variance(Isa::detect(), call.parallel(), axis, correction, data, variances, Some(&mut *means));
-    let target = call.out(out, &dims.sizes)?;
-    store(call, out, variances, target)?;
-    if let Some(mean) = mean {
+    let variances = view_mut::<T>(call.scratch(bytes)?).ok_or(misaligned(4))?;
+    let means = view_mut::<T>(call.scratch(bytes)?).ok_or(misaligned(4))?;
+    reduce::variance(Isa::detect(), call.parallel(), axis, wanted.correction, data, variances, Some(&mut *means));
+    if wanted.root {
+        variances.iter_mut().for_each(|variance| *variance = T::from_f64(libm::sqrt(variance.to_f64())));
+    }
+    let target = call.out(4, &dims.sizes)?;
+    store_row_major(call, 4, variances, target)?;
+    if let Some(mean) = wanted.mean {
         let target = call.out(mean, &dims.sizes)?;
-        store(call, mean, means, target)?;
+        store_row_major(call, mean, means, target)?;
     }
     Ok(())
 }

@@ -9,9 +9,9 @@ pub(crate) mod rearrange;
 
 use crate::complex::{self, is_complex};
 use crate::elementwise::{Source, compute, each1, run};
-use crate::operands::shape_fault;
+use crate::operands::{same_type, shape_fault};
 use crate::ops;
-use crate::strided::{Target, View, layout, reshape, write};
+use crate::strided::{Target, View, copy_element, layout, offsets, reshape, write};
 use sconce_core::{Call, Fault, Op, Tensor, TensorMut};
 use sconce_schema::{Layout, shapes};
 
@@ -53,7 +53,7 @@ pub(crate) static OPS: &[Op] = ops! {
         x.diagonal(call.int(1)?, call.int(2)?, call.int(3)?)
     });
     "aten::unfold_copy.out" [6] writes [4] => view!(4, |call, x| x.unfold(call.int(1)?, call.int(2)?, call.int(3)?));
-    "aten::as_strided_copy.out" [6] writes [4] => |call| copy_view(call, 4, as_strided);
+    "aten::as_strided_copy.out" [6] writes [4] => |call| copy_view(call, 4, |call, _| as_strided(call, 1));
     "aten::view_copy.out" [4] writes [2] => view_copy;
     "aten::view_as_real_copy.out" [3] writes [1] => view_as_real;
     "aten::pixel_shuffle.out" [4] writes [2] => pixel_shuffle;
@@ -64,6 +64,10 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::select_scatter.out" [6] writes [4] => |call| scatter_part(call, 4, |call, out| {
         out.select(call.int(2)?, call.int(3)?).map_err(shape_fault)
     });
+    "aten::diagonal_scatter.out" [7] writes [5] => |call| scatter_part(call, 5, |call, out| {
+        out.diagonal(call.int(2)?, call.int(3)?, call.int(4)?).map_err(shape_fault)
+    });
+    "aten::as_strided_scatter.out" [7] writes [5] => as_strided_scatter;
 };
 
 /// The slice that the four arguments from `first` on describe.
@@ -118,7 +122,8 @@ fn copy_in_place(call: &mut Call<'_>) -> Result<(), Fault> {
 }
 
 /// The layout that arguments 1 to 3 spell out, over the elements in memory order.
-fn as_strided(call: &Call<'_>, _x: Layout) -> Result<Layout, Fault> {
+/// The layout that the three arguments from `first` on describe.
+fn as_strided(call: &Call<'_>, first: usize) -> Result<Layout, Fault> {
     let natural = |argument: usize, value: i64| {
         usize::try_from(value).map_err(|_| Fault::argument(argument, "{} is negative").with_signed([value]))
     };
@@ -130,11 +135,11 @@ fn as_strided(call: &Call<'_>, _x: Layout) -> Result<Layout, Fault> {
         }
         Ok((numbers, ints.len()))
     };
-    let ((sizes, rank), (strides, count)) = (list(1)?, list(2)?);
-    let offset = call.optional(3, |args, argument| args.int(argument))?.unwrap_or(0);
+    let ((sizes, rank), (strides, count)) = (list(first)?, list(first + 1)?);
+    let offset = call.optional(first + 2, |args, argument| args.int(argument))?.unwrap_or(0);
     let layout = Layout::new(&sizes[..rank], &strides[..count]);
-    let layout = layout.ok_or(Fault::argument(2, "there must be as many strides as sizes"))?;
-    Ok(layout.at(natural(3, offset)?))
+    let layout = layout.ok_or(Fault::argument(first + 1, "there must be as many strides as sizes"))?;
+    Ok(layout.at(natural(first + 2, offset)?))
 }
 
 fn view_copy(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -239,4 +244,24 @@ fn scatter_part(
     }
     write(call.parallel(), &x, target.part(whole))?;
     write(call.parallel(), &source, target.part(part))
+}
+
+/// A copy of argument 0 in which argument 1 replaces elements in any steps; of those that fall together the last stays.
+fn as_strided_scatter(call: &mut Call<'_>) -> Result<(), Fault> {
+    let (x, source, part) = (View::from(call.tensor(0)?), View::from(call.tensor(1)?), as_strided(call, 2)?);
+    same_type(1, source.dtype, x.dtype)?;
+    if part.sizes != source.layout.sizes {
+        return Err(Fault::argument(1, "the source must have the sizes of the part that it replaces"));
+    }
+    let mut target = Target::from(call.out(5, &x.layout.sizes)?);
+    same_type(5, target.dtype, x.dtype)?;
+    let (whole, size) = (target.layout, x.dtype.size());
+    let end = part.reach().and_then(|reach| reach.checked_mul(size));
+    end.filter(|&end| end <= target.data.len())
+        .ok_or(Fault::argument(2, "the sizes, strides and offset reach outside of the tensor"))?;
+    write(call.parallel(), &x, target.part(whole))?;
+    for (from, to) in offsets(&source.layout).zip(offsets(&part)) {
+        copy_element(size, source.data, from, target.data, to);
+    }
+    Ok(())
 }

@@ -11,7 +11,8 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::flip.out" [4] writes [2] => flip;
     "aten::repeat.out" [4] writes [2] => repeat;
     "aten::roll.out" [5] writes [3] => roll;
-    "aten::tril.out" [4] writes [2] => tril;
+    "aten::tril.out" [4] writes [2] => |call| triangle(call, true);
+    "aten::triu.out" [4] writes [2] => |call| triangle(call, false);
 };
 
 /// Copies a tensor with a rule per dimension of the output, whose elements must have the same type.
@@ -93,8 +94,8 @@ fn roll_flat(call: &mut Call<'_>, x: Tensor<'_>, shift: i64) -> Result<(), Fault
     Ok(())
 }
 
-/// The lower triangle of matrices; what is above the diagonal becomes zero.
-fn tril(call: &mut Call<'_>) -> Result<(), Fault> {
+/// The lower or upper triangle of matrices; what is on the other side of the diagonal becomes zero.
+fn triangle(call: &mut Call<'_>, lower: bool) -> Result<(), Fault> {
     let (x, diagonal) = (View::from(call.tensor(0)?), call.int(1)?);
     let Some(batch) = x.layout.rank().checked_sub(2) else {
         return Err(Fault::argument(0, "a matrix is needed: at least two dimensions"));
@@ -111,9 +112,9 @@ fn tril(call: &mut Call<'_>) -> Result<(), Fault> {
     let matrices = Layout::new(&whole.sizes[..batch], &whole.strides()[..batch]);
     for matrix in offsets(&matrices.unwrap_or(Layout::contiguous(Sizes::SCALAR))) {
         for (row, index) in (0..rows).zip(0i64..) {
-            let first = index.saturating_add(diagonal).saturating_add(1).max(0);
-            let first = usize::try_from(first).unwrap_or(usize::MAX).min(columns);
-            for column in first..columns {
+            let border = index.saturating_add(diagonal).saturating_add(i64::from(lower)).max(0);
+            let border = usize::try_from(border).unwrap_or(usize::MAX).min(columns);
+            for column in if lower { border..columns } else { 0..border } {
                 let place = (matrix + row * down + column * right) * size;
                 target.data.get_mut(place..place + size).into_iter().for_each(|element| element.fill(0));
             }

@@ -6,7 +6,7 @@ use crate::complex::{self, is_complex};
 use crate::operands::broadcast_sizes;
 use crate::ops;
 use crate::real::Real;
-use sconce_core::{Call, Code, Fault, Op, ScalarType, TensorMut};
+use sconce_core::{Call, Code, Fault, Op, Scalar, ScalarType, TensorMut};
 use sconce_schema::{promote, to_floating};
 
 /// An argument that is a tensor or a number.
@@ -31,10 +31,32 @@ pub(crate) fn two<'c>(
     Ok((sources, dtype, out))
 }
 
+/// [`two`] for operators that compute in the promoted type, to which numbers are converted too.
+pub(crate) fn two_of_type<'c>(
+    call: &mut Call<'c>,
+    operands: [usize; 2],
+    out: usize,
+) -> Result<([Source<'c>; 2], ScalarType, TensorMut<'c>), Fault> {
+    let (sources, dtype, out) = two(call, operands, out)?;
+    Ok((sources.map(|source| within(source, dtype)), dtype, out))
+}
+
+/// A number as an element of the type in which it meets tensors; one that is too large for it wraps around.
+fn within(source: Source<'_>, dtype: ScalarType) -> Source<'_> {
+    let Source::Scalar(Scalar::Int(value)) = source else { return source };
+    Source::Scalar(Scalar::Int(match dtype {
+        ScalarType::Byte => (value as u8).into(),
+        ScalarType::Char => (value as i8).into(),
+        ScalarType::Short => (value as i16).into(),
+        ScalarType::Int => (value as i32).into(),
+        _ => value,
+    }))
+}
+
 /// Runs a body for integers or one for floating-point numbers on operands of a type.
 macro_rules! arithmetic {
     ($call:expr, $operands:expr => $out:expr, |$a:ident, $b:ident| int $int:expr, real<$R:ident> $real:expr) => {{
-        let (sources, dtype, out) = two($call, $operands, $out)?;
+        let (sources, dtype, out) = two_of_type($call, $operands, $out)?;
         arithmetic!(@run $call, sources, dtype, out, $out, |$a, $b| int $int, real<$R> $real)
     }};
     (@run $call:expr, $sources:expr, $dtype:expr, $target:expr, $out:expr,
@@ -71,6 +93,7 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::sub.out" [5] writes [3] => |call| add(call, -1.0);
     "aten::sub.Scalar_out" [5] writes [3] => |call| add(call, -1.0);
     "aten::rsub.Scalar_out" [5] writes [3] => rsub;
+    "aten::rsub.Tensor_out" [5] writes [3] => rsub;
     "aten::mul.out" [4] writes [2] => multiply;
     "aten::mul.Scalar_out" [4] writes [2] => multiply;
     "aten::div.out" [4] writes [2] => |call| divide(call, 2);
@@ -78,12 +101,23 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::div.out_mode" [5] writes [3] => divide_rounding;
     "aten::div.Scalar_mode_out" [5] writes [3] => divide_rounding;
     "aten::floor_divide.out" [4] writes [2] => |call| floor_divide(call, 2);
-    "aten::maximum.out" [4] writes [2] => simple!(|a, b| int a.max(b), real<R> if a > b || a.is_nan() { a } else { b });
-    "aten::minimum.out" [4] writes [2] => simple!(|a, b| int a.min(b), real<R> if a < b || a.is_nan() { a } else { b });
+    "aten::maximum.out" [4] writes [2] => maximum;
+    "aten::max.out" [4] writes [2] => maximum;
+    "aten::clamp_min.Tensor_out" [4] writes [2] => maximum;
+    "aten::minimum.out" [4] writes [2] => minimum;
+    "aten::min.out" [4] writes [2] => minimum;
+    "aten::clamp_max.Tensor_out" [4] writes [2] => minimum;
+    "aten::fmax.out" [4] writes [2] => simple!(|a, b| int a.max(b), real<R> if a >= b || b.is_nan() { a } else { b });
+    "aten::fmin.out" [4] writes [2] => simple!(|a, b| int a.min(b), real<R> if a <= b || b.is_nan() { a } else { b });
+    "aten::heaviside.out" [4] writes [2] => simple!(
+        |x, at_zero| int if x == 0 { at_zero } else { i64::from(x > 0) },
+        real<R> if x == 0.0 { at_zero } else if x > 0.0 { 1.0 } else { 0.0 }
+    );
     "aten::fmod.Tensor_out" [4] writes [2] => simple!(|a, b| int a.checked_rem(b).unwrap_or(0), real<R> Real::rem(a, b));
     "aten::fmod.Scalar_out" [4] writes [2] => simple!(|a, b| int a.checked_rem(b).unwrap_or(0), real<R> Real::rem(a, b));
     "aten::remainder.Tensor_out" [4] writes [2] => simple!(|a, b| int int_remainder(a, b), real<R> remainder(a, b));
     "aten::remainder.Scalar_out" [4] writes [2] => simple!(|a, b| int int_remainder(a, b), real<R> remainder(a, b));
+    "aten::remainder.Scalar_Tensor_out" [4] writes [2] => simple!(|a, b| int int_remainder(a, b), real<R> remainder(a, b));
     "aten::pow.Tensor_Tensor_out" [4] writes [2] => simple!(|a, b| int int_pow(a, b), real<R> Real::pow(a, b));
     "aten::pow.Tensor_Scalar_out" [4] writes [2] => simple!(|a, b| int int_pow(a, b), real<R> Real::pow(a, b));
     "aten::pow.Scalar_out" [4] writes [2] => simple!(|a, b| int int_pow(a, b), real<R> Real::pow(a, b));
@@ -93,10 +127,19 @@ pub(crate) static OPS: &[Op] = ops! {
     };
     "aten::bitwise_and.Tensor_out" [4] writes [2] => |call| bitwise(call, |a, b| a & b);
     "aten::bitwise_and.Scalar_out" [4] writes [2] => |call| bitwise(call, |a, b| a & b);
+    "aten::bitwise_and.Scalar_Tensor_out" [4] writes [2] => |call| bitwise(call, |a, b| a & b);
     "aten::bitwise_or.Tensor_out" [4] writes [2] => |call| bitwise(call, |a, b| a | b);
     "aten::bitwise_or.Scalar_out" [4] writes [2] => |call| bitwise(call, |a, b| a | b);
+    "aten::bitwise_or.Scalar_Tensor_out" [4] writes [2] => |call| bitwise(call, |a, b| a | b);
     "aten::bitwise_xor.Tensor_out" [4] writes [2] => |call| bitwise(call, |a, b| a ^ b);
     "aten::bitwise_xor.Scalar_out" [4] writes [2] => |call| bitwise(call, |a, b| a ^ b);
+    "aten::bitwise_xor.Scalar_Tensor_out" [4] writes [2] => |call| bitwise(call, |a, b| a ^ b);
+    "aten::bitwise_left_shift.Tensor_out" [4] writes [2] => |call| shift(call, left_shift);
+    "aten::bitwise_left_shift.Tensor_Scalar_out" [4] writes [2] => |call| shift(call, left_shift);
+    "aten::bitwise_left_shift.Scalar_Tensor_out" [4] writes [2] => |call| shift(call, left_shift);
+    "aten::bitwise_right_shift.Tensor_out" [4] writes [2] => |call| shift(call, right_shift);
+    "aten::bitwise_right_shift.Tensor_Scalar_out" [4] writes [2] => |call| shift(call, right_shift);
+    "aten::bitwise_right_shift.Scalar_Tensor_out" [4] writes [2] => |call| shift(call, right_shift);
 };
 
 /// `a + sign * alpha * b`
@@ -123,6 +166,14 @@ fn rsub(call: &mut Call<'_>) -> Result<(), Fault> {
     let alpha = call.scalar(2)?;
     let (int, real) = (alpha.to_i64(), alpha.to_f64());
     arithmetic!(call, [0, 1] => 3, |a, b| int b.wrapping_sub(int.wrapping_mul(a)), real<R> b - real as R * a)
+}
+
+fn maximum(call: &mut Call<'_>) -> Result<(), Fault> {
+    arithmetic!(call, [0, 1] => 2, |a, b| int a.max(b), real<R> if a > b || a.is_nan() { a } else { b })
+}
+
+fn minimum(call: &mut Call<'_>) -> Result<(), Fault> {
+    arithmetic!(call, [0, 1] => 2, |a, b| int a.min(b), real<R> if a < b || a.is_nan() { a } else { b })
 }
 
 /// True division: integers become floating-point numbers.
@@ -199,9 +250,29 @@ fn int_pow(base: i64, exponent: i64) -> i64 {
 }
 
 fn bitwise(call: &mut Call<'_>, f: fn(i64, i64) -> i64) -> Result<(), Fault> {
-    let (sources, dtype, out) = two(call, [0, 1], 2)?;
+    let (sources, dtype, out) = two_of_type(call, [0, 1], 2)?;
     if !dtype.is_integral(true) {
         return Err(crate::typed::unsupported(0, dtype));
     }
     run(call.parallel(), sources, 2, out, |x, out| each2(x, out, f))
+}
+
+/// Shifts in the promoted type, whose width says from where on nothing is left.
+fn shift(call: &mut Call<'_>, f: fn(i64, i64, u32) -> i64) -> Result<(), Fault> {
+    let (sources, dtype, out) = two_of_type(call, [0, 1], 2)?;
+    if !dtype.is_integral(false) {
+        return Err(crate::typed::unsupported(0, dtype));
+    }
+    let bits = 8 * dtype.size() as u32;
+    run(call.parallel(), sources, 2, out, |x, out| each2(x, out, |a, by| f(a, by, bits)))
+}
+
+/// Zero for shifts that are negative or as wide as the type.
+fn left_shift(a: i64, by: i64, bits: u32) -> i64 {
+    u32::try_from(by).ok().filter(|&by| by < bits).map_or(0, |by| a << by)
+}
+
+/// Only the sign is left of shifts that are negative or as wide as the type.
+fn right_shift(a: i64, by: i64, bits: u32) -> i64 {
+    a >> u32::try_from(by).ok().filter(|&by| by < bits).unwrap_or(63)
 }

@@ -1,5 +1,5 @@
 //! Questions about two operands; answers are truth values.
-use super::binary::two;
+use super::binary::two_of_type;
 use super::{compute, each2, run};
 use crate::ops;
 use sconce_core::{Call, Fault, Op};
@@ -9,7 +9,7 @@ use sconce_kernels::{Bool, Number};
 macro_rules! compare {
     (|$a:ident, $b:ident| $body:expr) => {
         |call| {
-            let (sources, dtype, out) = two(call, [0, 1], 2)?;
+            let (sources, dtype, out) = two_of_type(call, [0, 1], 2)?;
             let parallel = call.parallel();
             compute!(dtype, 0, C => {
                 run(parallel, sources, 2, out, #[inline(always)] |x, out| each2(x, out, #[inline(always)] |$a: C, $b: C| Bool::from($body)))
@@ -38,7 +38,7 @@ pub(crate) static OPS: &[Op] = ops! {
 };
 
 fn logical(call: &mut Call<'_>, f: fn(bool, bool) -> bool) -> Result<(), Fault> {
-    let (sources, dtype, out) = two(call, [0, 1], 2)?;
+    let (sources, dtype, out) = two_of_type(call, [0, 1], 2)?;
     let parallel = call.parallel();
     compute!(dtype, 0, C => {
         run(parallel, sources, 2, out, #[inline(always)] |x, out| {

@@ -12,6 +12,7 @@
 //! operator is the loop over a chunk and nothing else; everything around it calls that loop through a pointer.
 pub(crate) mod binary;
 pub(crate) mod compare;
+pub(crate) mod functions;
 pub(crate) mod gated;
 pub(crate) mod select;
 pub(crate) mod unary;

@@ -9,23 +9,23 @@ use sconce_schema::promote;
 
 /// Choices by a condition or by bounds that are tensors.
 pub(crate) static OPS: &[Op] = ops! {
-    "aten::where.self_out" [5] writes [3] => |call| choose(call, [0, 1, 2], 3);
-    "aten::masked_fill.Scalar_out" [5] writes [3] => |call| choose(call, [1, 2, 0], 3);
+    "aten::where.self_out" [5] writes [3] => |call| choose(call, [0, 1, 2], false);
+    "aten::masked_fill.Scalar_out" [5] writes [3] => |call| choose(call, [1, 2, 0], true);
+    "aten::masked_fill.Tensor_out" [5] writes [3] => |call| choose(call, [1, 2, 0], true);
     "aten::clamp.Tensor_out" [5] writes [3] => clamp;
 };
 
-/// `condition ? yes : no`, with the arguments given by index.
-fn choose(call: &mut Call<'_>, [condition, yes, no]: [usize; 3], out: usize) -> Result<(), Fault> {
+/// `condition ? yes : no`, with the arguments given by index; `masked` if the type is that of `no`.
+fn choose(call: &mut Call<'_>, [condition, yes, no]: [usize; 3], masked: bool) -> Result<(), Fault> {
     let condition = Source::Tensor(call.tensor(condition)?);
     let (yes, no) = (source(call, yes)?, source(call, no)?);
-    let masked = matches!(yes, Source::Scalar(_));
     let dtype = if masked { promote(&[no.operand()]) } else { promote(&[yes.operand(), no.operand()]) };
     let dtype = dtype.ok_or(Fault::new(Code::NotSupported, "the types of the operands have no common type"))?;
     let sizes = broadcast_sizes([condition, yes, no].map(|source| source.shape()).each_ref())?;
-    let target = call.out(out, &sizes)?;
+    let target = call.out(3, &sizes)?;
     let parallel = call.parallel();
     compute!(dtype, 0, C => {
-        run(parallel, [condition, yes, no], out, target, #[inline(always)] |x, out| {
+        run(parallel, [condition, yes, no], 3, target, #[inline(always)] |x, out| {
             each3(x, out, #[inline(always)] |condition: C, yes: C, no: C| if condition != C::ZERO { yes } else { no })
         })
     })

@@ -133,7 +133,11 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::ceil.out" [3] writes [1] => number!(1, int |i| i, real |x| Real::ceil(x));
     "aten::floor.out" [3] writes [1] => number!(1, int |i| i, real |x| Real::floor(x));
     "aten::round.out" [3] writes [1] => number!(1, int |i| i, real |x| Real::round_ties_even(x));
+    "aten::round.decimals_out" [4] writes [2] => round_decimals;
     "aten::trunc.out" [3] writes [1] => number!(1, int |i| i, real |x| Real::trunc(x));
+    "aten::frac.out" [3] writes [1] => real!(1, |x: R| x - Real::trunc(x));
+    "aten::square.out" [3] writes [1] => number!(1, int |i| i.wrapping_mul(i), real |x| x * x);
+    "aten::sgn.out" [3] writes [1] => number!(1, int |i| i.signum(), real |x| sign(x));
     "aten::exp.out" [3] writes [1] => real!(1, |x: R| Real::exp(x));
     "aten::expm1.out" [3] writes [1] => real!(1, |x: R| Real::expm1(x));
     "aten::log.out" [3] writes [1] => real!(1, |x: R| Real::log(x));
@@ -161,8 +165,10 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::leaky_relu.out" [4] writes [2] => leaky_relu;
     "aten::elu.out" [6] writes [4] => elu;
     "aten::logit.out" [4] writes [2] => logit;
-    "aten::clamp.out" [5] writes [3] => |call| clamp(call, 3);
-    "aten::hardtanh.out" [5] writes [3] => |call| clamp(call, 3);
+    "aten::clamp.out" [5] writes [3] => |call| clamp(call, Some(1), Some(2), 3);
+    "aten::clamp_min.out" [4] writes [2] => |call| clamp(call, Some(1), None, 2);
+    "aten::clamp_max.out" [4] writes [2] => |call| clamp(call, None, Some(1), 2);
+    "aten::hardtanh.out" [5] writes [3] => |call| clamp(call, Some(1), Some(2), 3);
     "aten::isnan.out" [3] writes [1] => test!(|x: C| Number::is_nan(x));
     "aten::isinf.out" [3] writes [1] => test!(|x: C| !C::INTEGER && (x == C::HIGHEST || x == C::LOWEST));
     "aten::logical_not.out" [3] writes [1] => test!(|x: C| x == C::ZERO);
@@ -185,13 +191,14 @@ fn neg(call: &mut Call<'_>) -> Result<(), Fault> {
     real(call)
 }
 
+/// NaN has no sign either.
 fn sign<R: Real>(x: R) -> R {
     if x > R::ZERO {
         R::ONE
     } else if x < R::ZERO {
         -R::ONE
     } else {
-        x * R::ZERO
+        R::ZERO
     }
 }
 
@@ -206,6 +213,16 @@ fn gelu(call: &mut Call<'_>) -> Result<(), Fault> {
         }),
         _ => Err(Fault::argument(1, "approximate must be `none` or `tanh`")),
     }
+}
+
+/// Rounds to a number of decimal digits, as PyTorch by scaling in the type itself.
+fn round_decimals(call: &mut Call<'_>) -> Result<(), Fault> {
+    let decimals = call.int(1)?;
+    let scale = libm::pow(10.0, decimals.unsigned_abs() as f64);
+    real!(@run call, 2, |x: R| {
+        let scale = scale as R;
+        if decimals < 0 { Real::round_ties_even(x / scale) * scale } else { Real::round_ties_even(x * scale) / scale }
+    })
 }
 
 fn leaky_relu(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -235,11 +252,14 @@ fn logit(call: &mut Call<'_>) -> Result<(), Fault> {
     })
 }
 
-/// Limits to numbers given as arguments 1 and 2, either of which may be absent. The result has the promoted type.
-fn clamp(call: &mut Call<'_>, out: usize) -> Result<(), Fault> {
+/// Limits to the numbers in two arguments, either of which may be absent. The result has the promoted type.
+fn clamp(call: &mut Call<'_>, low: Option<usize>, high: Option<usize>, out: usize) -> Result<(), Fault> {
     let x = call.tensor(0)?;
-    let low = call.optional(1, |args, i| args.scalar(i))?;
-    let high = call.optional(2, |args, i| args.scalar(i))?;
+    let bound = |argument: Option<usize>| match argument {
+        Some(argument) => call.optional(argument, |args, i| args.scalar(i)),
+        None => Ok(None),
+    };
+    let (low, high) = (bound(low)?, bound(high)?);
     let target = call.out(out, x.sizes())?;
     let mut dtype = x.dtype;
     for bound in [low, high].into_iter().flatten() {

@@ -23,21 +23,21 @@ pub(crate) static OPS: &[Op] = ops! {
 };
 
 /// An index tensor (argument 2) into a dimension (argument 1) of a tensor (argument 0).
-struct Along<'c> {
-    positions: Positions<'c>,
+pub(super) struct Along<'c> {
+    pub(super) positions: Positions<'c>,
     /// The index tensor's layout.
-    index: Layout,
-    axis: usize,
+    pub(super) index: Layout,
+    pub(super) axis: usize,
 }
 
 /// The layout, with one dimension if it has none.
-fn one_dim(layout: Layout) -> Layout {
+pub(super) fn one_dim(layout: Layout) -> Layout {
     if layout.rank() == 0 { layout.unsqueeze(0).unwrap_or(layout) } else { layout }
 }
 
 impl<'c> Along<'c> {
     /// Reads and checks the index tensor of a call.
-    fn new(call: &Call<'c>, x: &Shape) -> Result<Self, Fault> {
+    pub(super) fn new(call: &Call<'c>, x: &Shape) -> Result<Self, Fault> {
         let (x, index) = (one_dim(layout(x)), call.tensor(2)?);
         let (dim, rank) = (call.int(1)?, x.rank());
         let axis = normalize_dim(dim, rank).ok_or(ShapeError::Dim { dim, rank });
@@ -129,13 +129,13 @@ impl Pick<'_> {
 
 /// What is scattered: a tensor's elements, or one element everywhere.
 #[derive(Clone, Copy)]
-struct Scattered<'c> {
-    data: &'c [u8],
-    steps: [usize; MAX_RANK],
+pub(super) struct Scattered<'c> {
+    pub(super) data: &'c [u8],
+    pub(super) steps: [usize; MAX_RANK],
 }
 
 impl<'c> Scattered<'c> {
-    fn tensor(call: &Call<'c>, along: &Along<'_>, x: &Tensor<'_>) -> Result<Self, Fault> {
+    pub(super) fn tensor(call: &Call<'c>, along: &Along<'_>, x: &Tensor<'_>) -> Result<Self, Fault> {
         let source = call.tensor(3)?;
         same_type(3, source.dtype, x.dtype)?;
         let view = one_dim(View::from(source).layout);
@@ -149,7 +149,7 @@ impl<'c> Scattered<'c> {
 }
 
 /// Calls `each(place in the source, place in the target)` for every element that is scattered.
-fn scatter(along: &Along<'_>, source: &Scattered<'_>, target: &Shape, mut each: impl FnMut(usize, usize)) {
+pub(super) fn scatter(along: &Along<'_>, source: &Scattered<'_>, target: &Shape, mut each: impl FnMut(usize, usize)) {
     if along.positions.len() == 0 {
         return;
     }
@@ -165,16 +165,22 @@ fn scatter(along: &Along<'_>, source: &Scattered<'_>, target: &Shape, mut each: 
 }
 
 /// A copy of argument 0, into which will be scattered.
-fn copied<'c>(call: &mut Call<'c>, x: Tensor<'_>) -> Result<TensorMut<'c>, Fault> {
-    let out = call.out(4, x.sizes())?;
-    same_type(4, out.dtype, x.dtype)?;
-    assign(call, x, 4, TensorMut { dtype: out.dtype, shape: out.shape, data: &mut *out.data })?;
-    Ok(out)
+pub(super) fn copied<'c>(call: &mut Call<'c>, x: Tensor<'_>, out: usize) -> Result<TensorMut<'c>, Fault> {
+    let target = call.out(out, x.sizes())?;
+    same_type(out, target.dtype, x.dtype)?;
+    assign(call, x, out, TensorMut { dtype: target.dtype, shape: target.shape, data: &mut *target.data })?;
+    Ok(target)
 }
 
 /// Replaces elements of a copy of argument 0, whose positions have been checked.
-fn replace(call: &mut Call<'_>, x: Tensor<'_>, along: &Along<'_>, source: Scattered<'_>) -> Result<(), Fault> {
-    let (out, size) = (copied(call, x)?, x.dtype.size());
+pub(super) fn replace(
+    call: &mut Call<'_>,
+    x: Tensor<'_>,
+    along: &Along<'_>,
+    source: Scattered<'_>,
+    out: usize,
+) -> Result<(), Fault> {
+    let (out, size) = (copied(call, x, out)?, x.dtype.size());
     scatter(along, &source, &out.shape, |from, to| {
         copy_element(size, source.data, from, out.data, to);
     });
@@ -185,21 +191,21 @@ fn scatter_tensor(call: &mut Call<'_>) -> Result<(), Fault> {
     let x = call.tensor(0)?;
     let along = Along::new(call, &x.shape)?;
     let source = Scattered::tensor(call, &along, &x)?;
-    replace(call, x, &along, source)
+    replace(call, x, &along, source, 4)
 }
 
 fn scatter_value(call: &mut Call<'_>) -> Result<(), Fault> {
     let x = call.tensor(0)?;
     let along = Along::new(call, &x.shape)?;
     let value = element_bytes(0, x.dtype, call.scalar(3)?)?;
-    replace(call, x, &along, Scattered { data: &value, steps: [0; MAX_RANK] })
+    replace(call, x, &along, Scattered { data: &value, steps: [0; MAX_RANK] }, 4)
 }
 
 fn scatter_add(call: &mut Call<'_>) -> Result<(), Fault> {
     let x = call.tensor(0)?;
     let along = Along::new(call, &x.shape)?;
     let source = Scattered::tensor(call, &along, &x)?;
-    let out = copied(call, x)?;
+    let out = copied(call, x, 4)?;
     for_dtype!(numbers, x.dtype, 0, T => {
         let values = view::<T>(source.data).ok_or(misaligned(3))?;
         add(&along, &source, &out.shape, values, view_mut::<T>(out.data).ok_or(misaligned(4))?);

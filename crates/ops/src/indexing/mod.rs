@@ -2,10 +2,12 @@
 //!
 //! Positions are data: they are checked one and all, and one that is outside of its dimension is a fault with its value.
 //! [`advanced`] picks and replaces by index tensors and masks, [`along`] gathers and scatters along one dimension,
-//! [`masked`] has the operators whose number of results depends on values.
+//! [`meeting`] joins what is scattered to one place, [`masked`] has the operators whose number of results depends on values.
 pub(crate) mod advanced;
 pub(crate) mod along;
+pub(crate) mod bags;
 pub(crate) mod masked;
+pub(crate) mod meeting;
 
 use crate::operands::{misaligned, signed};
 use crate::typed::unsupported;

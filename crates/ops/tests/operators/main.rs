@@ -4,12 +4,15 @@
 mod complex;
 mod copies;
 mod fill;
+mod functions;
 mod indexing;
 mod llama;
+mod ordering;
 mod pad;
 mod pooling;
-mod resize;
 mod products;
 mod quantized_weights;
+mod resize;
+mod scatter;
 mod support;
 mod training;

@@ -1,0 +1,78 @@
+//! Running sums and products along a dimension: each element with all before it.
+use crate::dense::{reorder_scratch, row_major, store_row_major, wide_bytes};
+use crate::elementwise::functions::log_add_exp;
+use crate::operands::misaligned;
+use crate::ops;
+use crate::typed::Typed;
+use sconce_core::{Args, Call, Fault, Op, Tensor};
+use sconce_kernels::reduce::Axis;
+use sconce_kernels::view::view_mut;
+use sconce_schema::normalize_dim;
+
+/// Running sums and products.
+pub(crate) static OPS: &[Op] = ops! {
+    "aten::cumsum.out" [5] writes [3] scratch |args| running_scratch(args, 3), => |call| {
+        running(call, 3, |a, b| a.wrapping_add(b), |a, b| a + b)
+    };
+    "aten::cumprod.out" [5] writes [3] scratch |args| running_scratch(args, 3), => |call| {
+        running(call, 3, |a, b| a.wrapping_mul(b), |a, b| a * b)
+    };
+    "aten::logcumsumexp.out" [4] writes [2] scratch |args| running_scratch(args, 2), => |call| {
+        running(call, 2, |a, _| a, log_add_exp)
+    };
+};
+
+/// The dimension of argument `argument` of a row-major tensor, with the elements before and after it.
+fn axis(call: &Call<'_>, x: &Tensor<'_>, argument: usize) -> Result<(usize, Axis), Fault> {
+    let rank = x.shape.rank();
+    let dim =
+        normalize_dim(call.int(argument)?, rank).ok_or(Fault::argument(argument, "there is no such dimension"))?;
+    Ok((dim, if rank == 0 { Axis::rows(1, 1) } else { Axis::of(x.sizes(), dim..dim + 1) }))
+}
+
+fn running_scratch(args: &Args<'_>, out: usize) -> usize {
+    reorder_scratch(args, &[0]).saturating_add(wide_bytes(args, out)).saturating_add(wide_bytes(args, 0))
+}
+
+/// Joins each element with the result before it: whole numbers in int64, others in float64.
+fn running(
+    call: &mut Call<'_>,
+    out: usize,
+    whole: impl Fn(i64, i64) -> i64,
+    real: impl Fn(f64, f64) -> f64,
+) -> Result<(), Fault> {
+    let x = call.tensor(0)?;
+    let (_, axis) = axis(call, &x, 1)?;
+    let x = row_major(call, x)?;
+    if call.tensor_type(out)?.0.is_integral(true) {
+        running_in(call, x, axis, out, whole)
+    } else {
+        running_in(call, x, axis, out, real)
+    }
+}
+
+fn running_in<T: Typed>(
+    call: &mut Call<'_>,
+    x: Tensor<'_>,
+    axis: Axis,
+    out: usize,
+    join: impl Fn(T, T) -> T,
+) -> Result<(), Fault> {
+    let data = converted_any::<T>(call, x)?;
+    let target = call.out(out, x.sizes())?;
+    let slab = axis.n * axis.inner;
+    for start in (0..axis.outer).map(|outer| outer * slab) {
+        for at in start + axis.inner..start + slab {
+            data[at] = join(data[at - axis.inner], data[at]);
+        }
+    }
+    store_row_major(call, out, data, target)
+}
+
+/// A copy of the elements, converted.
+fn converted_any<'c, T: Typed>(call: &mut Call<'c>, x: Tensor<'_>) -> Result<&'c mut [T], Fault> {
+    let scratch = call.scratch(x.numel().saturating_mul(size_of::<T>()))?;
+    let out = sconce_core::TensorMut { dtype: T::DTYPE, shape: x.shape, data: &mut *scratch };
+    crate::dense::convert(call.parallel(), 0, x, out)?;
+    view_mut(scratch).ok_or(misaligned(0))
+}
