@@ -3,7 +3,7 @@
 //! Images are `[planes, depth, height, width, inner]`: channels first has `inner` = 1 and a plane per channel, channels last
 //! a plane per image; dimensions that are not there have size 1. Along each [`Axis`], an output position is a weighted sum
 //! of a few input positions, its taps. They are written into a table first (a tap that is not there has index
-//! [`ABSENT`]), and one body combines the three axes. The arithmetic of positions is that of PyTorch, in the type that
+//! `ABSENT`), and one body combines the three axes. The arithmetic of positions is that of PyTorch, in the type that
 //! computes, so that the same pixels are read.
 use crate::element::{Element, Float, Number};
 use crate::isa::Isa;

@@ -17,17 +17,29 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::_native_batch_norm_legit.no_stats_out" [10] writes [6, 7, 8] scratch |args| scratch(args, WITHOUT), => |call| batch(call, WITHOUT);
 };
 
-/// Where arguments stand: the running mean (the variance follows) if there is one, `training` (momentum and epsilon
-/// follow) and the output (saved mean and saved reciprocal deviation follow).
+/// Where arguments stand: the running mean (the variance follows) if there is one, `training` if it is not settled,
+/// momentum (epsilon follows) and the output (saved mean and saved reciprocal deviation follow).
 #[derive(Clone, Copy)]
 struct Form {
     running: Option<usize>,
-    training: usize,
+    training: Option<usize>,
+    momentum: usize,
     out: usize,
 }
 
-const WITH_RUNNING: Form = Form { running: Some(3), training: 5, out: 8 };
-const WITHOUT: Form = Form { running: None, training: 3, out: 6 };
+const WITH_RUNNING: Form = Form { running: Some(3), training: Some(5), momentum: 6, out: 8 };
+const WITHOUT: Form = Form { running: None, training: Some(3), momentum: 4, out: 6 };
+const GIVEN: Form = Form { running: Some(3), training: None, momentum: 5, out: 7 };
+
+/// Batch normalisation with running statistics that only count, where the arguments differ in type.
+pub(crate) fn given(call: &mut Call<'_>) -> Result<(), Fault> {
+    batch(call, GIVEN)
+}
+
+/// Scratch for [`given`].
+pub(crate) fn given_scratch(args: &Args<'_>) -> usize {
+    scratch(args, GIVEN)
+}
 
 fn scratch(args: &Args<'_>, form: Form) -> usize {
     let channels = args.tensor_type(0).ok().and_then(|(_, x)| x.sizes().get(1).copied()).unwrap_or(0);
@@ -55,28 +67,28 @@ fn per_channel<'c, C: Typed>(call: &mut Call<'c>, argument: usize, channels: usi
 fn normalise<C: Typed + Float<Compute = C>>(call: &mut Call<'_>, form: Form) -> Result<(), Fault> {
     let x = call.tensor(0)?;
     let [_, channels, ref spatial @ ..] = *x.sizes() else {
-        return Err(Fault::argument(0, "a tensor with channels is needed here, this one has {} dimensions")
-            .with([x.shape.rank()]));
+        let text = "a tensor with channels is needed here, this one has {} dimensions";
+        return Err(Fault::argument(0, text).with([x.shape.rank()]));
     };
     let inner: usize = spatial.iter().product();
-    let training = call.bool(form.training)?;
-    let (momentum, epsilon) = (call.double(form.training + 1)?, call.double(form.training + 2)?);
+    let training = form.training.map_or(Ok(false), |argument| call.bool(argument))?;
+    let (momentum, epsilon) = (call.double(form.momentum)?, call.double(form.momentum + 1)?);
     let affine = Affine { weight: per_channel::<C>(call, 1, channels)?, bias: per_channel(call, 2, channels)? };
-    let data = converted_row_major::<C>(call, 0, x)?;
-    let bytes = channels.saturating_mul(size_of::<C>());
-    let means = view_mut::<C>(call.scratch(bytes)?).ok_or(misaligned(0))?;
-    let variances = view_mut::<C>(call.scratch(bytes)?).ok_or(misaligned(0))?;
     let mut running = [None, None];
     if let Some(first) = form.running {
         running = [per_channel::<C>(call, first, channels)?, per_channel(call, first + 1, channels)?];
     }
+    let data = converted_row_major::<C>(call, 0, x)?;
+    let bytes = channels.saturating_mul(size_of::<C>());
+    let means = view_mut::<C>(call.scratch(bytes)?).ok_or(misaligned(0))?;
+    let variances = view_mut::<C>(call.scratch(bytes)?).ok_or(misaligned(0))?;
     match running {
         _ if training => batch_moments(call.parallel(), inner, data, means, variances),
         [Some(mean), Some(variance)] => {
             means.copy_from_slice(mean);
             variances.copy_from_slice(variance);
         }
-        _ => return Err(Fault::argument(form.training, "without running statistics, it must be training")),
+        _ => return Err(Fault::argument(0, "without running statistics, it must be training")),
     }
     let statistics = Statistics { mean: &*means, variance: &*variances, epsilon };
     let (out, parallel) = (call.out(form.out, x.sizes())?, call.parallel());
@@ -85,37 +97,28 @@ fn normalise<C: Typed + Float<Compute = C>>(call: &mut Call<'_>, form: Form) -> 
         Ok(())
     })?;
     let saved = if training { channels } else { 0 };
-    let (mean_out, scale_out) = (call.out(form.out + 1, &[saved])?, call.out(form.out + 2, &[saved])?);
-    write_converted::<C>(call, form.out + 1, mean_out, |out| {
-        out.iter_mut().zip(&*means).for_each(|(out, &mean)| *out = mean);
-        Ok(())
-    })?;
-    write_converted::<C>(call, form.out + 2, scale_out, |out| {
-        out.iter_mut().zip(&*variances).for_each(|(out, variance)| {
-            *out = C::from_f64(1.0 / libm::sqrt(variance.to_f64() + epsilon));
-        });
-        Ok(())
-    })?;
+    let scale = |variance: C| C::from_f64(1.0 / libm::sqrt(variance.to_f64() + epsilon));
+    write_each(call, form.out + 1, saved, |channel| means[channel])?;
+    write_each(call, form.out + 2, saved, |channel| scale(variances[channel]))?;
     let ([Some(mean), Some(variance)], Some(first), true) = (running, form.running, training) else { return Ok(()) };
+    // A running variance is unbiased.
     let count = (data.len() / channels.max(1)) as f64;
-    move_running(call, first, momentum, mean, means, 1.0)?;
-    move_running(call, first + 1, momentum, variance, variances, count / (count - 1.0))
+    let unbiased = count / (count - 1.0);
+    let moved = |old: C, new: f64| C::from_f64(momentum * new + (1.0 - momentum) * old.to_f64());
+    write_each(call, first, channels, |channel| moved(mean[channel], means[channel].to_f64()))?;
+    write_each(call, first + 1, channels, |channel| moved(variance[channel], variances[channel].to_f64() * unbiased))
 }
 
-/// Moves a running statistic from `old` towards `new * correction` by the share `momentum`.
-fn move_running<C: Typed>(
+/// Writes one value per channel.
+fn write_each<C: Typed>(
     call: &mut Call<'_>,
     argument: usize,
-    momentum: f64,
-    old: &[C],
-    new: &[C],
-    correction: f64,
+    channels: usize,
+    value: impl Fn(usize) -> C,
 ) -> Result<(), Fault> {
-    let running = call.in_place(argument)?;
-    write_converted::<C>(call, argument, running, |running| {
-        for (running, (old, new)) in running.iter_mut().zip(old.iter().zip(new)) {
-            *running = C::from_f64(momentum * new.to_f64() * correction + (1.0 - momentum) * old.to_f64());
-        }
+    let out = call.out(argument, &[channels])?;
+    write_converted::<C>(call, argument, out, |out| {
+        out.iter_mut().enumerate().for_each(|(channel, out)| *out = value(channel));
         Ok(())
     })
 }

@@ -88,6 +88,9 @@ pub(crate) fn geometry_of(args: &Args<'_>, input: usize, weight: usize, stride: 
         transposed,
     };
     let expected = if transposed { first } else { per_group.saturating_mul(groups) };
+    if geometry.stride.contains(&0) {
+        return Err(Fault::argument(stride, "the stride must be positive"));
+    }
     if expected != in_channels {
         return Err(Fault::argument(weight_argument, "the weight is for {} channels, the input has {}")
             .with([expected, in_channels]));

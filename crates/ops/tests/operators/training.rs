@@ -78,3 +78,35 @@ fn draws_follow_their_probabilities() {
     let bad = floats(&[2], &[1.0, f32::NAN]);
     assert!(run("aten::multinomial.out", args![bad, 1, true, (), out::<i64>(&[1])]).is_err());
 }
+
+/// Inputs of a short type with parameters in float32; the row 1, 3 has mean 2 and deviation 1.
+#[test]
+fn norms_of_mixed_types() {
+    let short = |sizes: &[usize], values: &[f32]| {
+        tensor(sizes, &values.iter().map(|&value| half::bf16::from_f32(value)).collect::<Vec<_>>())
+    };
+    let (x, weight, bias) = (|| short(&[1, 2], &[1., 3.]), || floats(&[2], &[0.5, 2.]), || floats(&[2], &[0., 1.]));
+    let outs = |kept: &[usize]| args![out::<half::bf16>(&[1, 2]), out::<f32>(kept), out::<f32>(kept)];
+    let layer = [args![x(), [2], weight(), bias(), 0.0], outs(&[1, 1])].concat();
+    let y = run("aten::native_layer_norm.out", layer).unwrap();
+    assert_eq!(y, [short(&[1, 2], &[-0.5, 3.0]), floats(&[1, 1], &[2.0]), floats(&[1, 1], &[1.0])]);
+    let group = [args![x(), weight(), bias(), 1, 2, 1, 1, 0.0], outs(&[1, 1])].concat();
+    assert_eq!(run("aten::native_group_norm.out", group).unwrap()[0], short(&[1, 2], &[-0.5, 3.0]));
+    let (mean, variance) = (floats(&[2], &[0., 1.]), floats(&[2], &[1., 4.]));
+    let batch = [args![x(), weight(), bias(), mean, variance, 0.1, 0.0], outs(&[0])].concat();
+    let y = run("aten::_native_batch_norm_legit_no_training.out", batch).unwrap();
+    assert_eq!(y, [short(&[1, 2], &[0.5, 3.0]), floats(&[0], &[]), floats(&[0], &[])]);
+    let empty =
+        args![floats(&[2, 0], &[]), [0], (), (), 0.0, out::<f32>(&[2, 0]), out::<f32>(&[2, 1]), out::<f32>(&[2, 1])];
+    let y = run("aten::native_layer_norm.out", empty).unwrap();
+    assert_eq!(y[1], floats(&[2, 1], &[0., 0.]));
+    assert!(y[2].values::<f32>().iter().all(|scale| scale.is_nan()));
+}
+
+#[test]
+fn a_stride_of_zero_is_refused() {
+    let geometry = args![[0], [0], [1], true, [0], 1, out::<f32>(&[1, 1, 2])];
+    let operands = args![counting(&[1, 1, 4]), counting(&[1, 1, 2]), ()];
+    let error = run("aten::convolution.out", [operands, geometry].concat()).unwrap_err();
+    assert!(error.contains("the stride must be positive"), "{error}");
+}
