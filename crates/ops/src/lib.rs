@@ -23,6 +23,7 @@ mod fill;
 mod indexing;
 mod linear;
 mod llama;
+mod norm;
 mod normalization;
 mod operands;
 mod ordering;
@@ -71,6 +72,7 @@ pub static TABLES: &[&[Op]] = &[
     normalization::OPS,
     softmax::OPS,
     reduction::OPS,
+    norm::OPS,
     resize::OPS,
     ordering::OPS,
     quantized::OPS,
