@@ -65,6 +65,17 @@ impl Plan {
             let text = "groups of {} columns with {} bits are not something weights are packed in";
             return Err(Fault::argument(9, text).with([plan.group, plan.bits]));
         }
+        // What the numbers promise must be there, before anybody makes room for it.
+        let wide = plan.hidden.checked_mul(2);
+        let first = wide.and_then(|rows| plan.packed(rows, plan.dim));
+        for (argument, needed) in [(3, first), (4, plan.packed(plan.dim, plan.hidden))] {
+            let (dtype, shape) = args.tensor_type(argument)?;
+            let fits = |needed: &usize| matches!(*shape.sizes(), [n, bytes] if n == plan.experts && bytes >= *needed);
+            if needed.filter(fits).is_none() || dtype != ScalarType::Byte {
+                let text = "bytes of {} experts, at least {} for each, are needed here";
+                return Err(Fault::argument(argument, text).with([plan.experts, needed.unwrap_or(usize::MAX)]));
+            }
+        }
         Ok(plan)
     }
 
@@ -83,7 +94,7 @@ impl Plan {
     /// Bytes of an expert's `rows` by `columns` matrix.
     fn packed(&self, rows: usize, columns: usize) -> Option<usize> {
         let row = (columns / 8).checked_mul(self.bits)?.checked_add((columns / self.group).checked_mul(8)?)?;
-        rows.next_multiple_of(ROWS).checked_mul(row)?.checked_add(HEADER)
+        rows.checked_next_multiple_of(ROWS)?.checked_mul(row)?.checked_add(HEADER)
     }
 }
 
@@ -102,17 +113,9 @@ struct Packed<'c> {
 }
 
 impl<'c> Packed<'c> {
-    fn new(argument: usize, plan: &Plan, tensor: &Tensor<'c>, rows: usize, columns: usize) -> Result<Self, Fault> {
-        let needed = plan.packed(rows, columns).ok_or(Fault::argument(argument, "the weights are too large"))?;
-        match *tensor.sizes() {
-            [experts, stride] if experts == plan.experts && stride >= needed && tensor.dtype == ScalarType::Byte => {
-                Ok(Self { data: tensor.data, stride, rows, columns })
-            }
-            _ => {
-                let text = "bytes of {} experts, at least {} for each, are needed here";
-                Err(Fault::argument(argument, text).with([plan.experts, needed]))
-            }
-        }
+    /// A tensor that [`Plan::new`] has checked.
+    fn new(tensor: &Tensor<'c>, rows: usize, columns: usize) -> Self {
+        Self { data: tensor.data, stride: tensor.sizes().last().copied().unwrap_or(0), rows, columns }
     }
 
     /// Widens an expert's matrix, row-major.
@@ -166,8 +169,8 @@ fn run(call: &mut Call<'_>) -> Result<(), Fault> {
         "softmax" if bias.numel() == 0 => false,
         _ => return Err(Fault::argument(11, "scores must be `sigmoid`, or `softmax` without a bias")),
     };
-    let first = Packed::new(3, &plan, &call.tensor(3)?, 2 * plan.hidden, plan.dim)?;
-    let second = Packed::new(4, &plan, &call.tensor(4)?, plan.dim, plan.hidden)?;
+    let first = Packed::new(&call.tensor(3)?, 2 * plan.hidden, plan.dim);
+    let second = Packed::new(&call.tensor(4)?, plan.dim, plan.hidden);
     let scale = call.double(12)? as f32;
     let out = call.out(13, &[plan.tokens, plan.dim])?;
     if !out.shape.is_contiguous() {
