@@ -186,42 +186,61 @@ fn run(call: &mut Call<'_>) -> Result<(), Fault> {
         part
     });
     let parallel = call.parallel();
-    let multiply = |(m, n, k): (usize, usize, usize), a: &[f32], b: &[f32], out: &mut [f32], scratch: &mut [f32]| {
-        linear(parallel, (m, n, k), a, b, out, scratch);
-    };
-    multiply((plan.tokens, plan.experts, plan.dim), x, router, scores, product);
+    linear(parallel, (plan.tokens, plan.experts, plan.dim), x, router, scores, product);
     for (scores, weights) in scores.chunks_exact_mut(plan.experts).zip(weights.chunks_exact_mut(plan.experts)) {
         choose(scores, weights, bias, plan.chosen, sigmoid, scale);
     }
     out.fill(0.0);
+    let mut work = Work { gathered, wide, results, matrix, product };
     for expert in 0..plan.experts {
-        let chose = |weights: &[f32], token: usize| weights[token * plan.experts + expert];
-        let mut count = 0;
-        for token in (0..plan.tokens).filter(|&token| !is_free(chose(weights, token))) {
-            gathered[count * plan.dim..][..plan.dim].copy_from_slice(&x[token * plan.dim..][..plan.dim]);
-            count += 1;
-        }
-        if count == 0 {
-            continue;
-        }
-        first.widen(&plan, expert, matrix);
-        multiply((count, 2 * plan.hidden, plan.dim), gathered, matrix, wide, product);
-        for row in 0..count {
-            let from = row * 2 * plan.hidden;
-            for i in 0..plan.hidden {
-                // Rows become half as long; what is written was read before.
-                wide[row * plan.hidden + i] = math::silu(wide[from + i]) * wide[from + plan.hidden + i];
-            }
-        }
-        second.widen(&plan, expert, matrix);
-        multiply((count, plan.dim, plan.hidden), wide, matrix, results, product);
-        let takers = (0..plan.tokens).filter(|&token| !is_free(chose(weights, token)));
-        for (token, result) in takers.zip(results.chunks_exact(plan.dim)) {
-            let weight = chose(weights, token);
-            out[token * plan.dim..][..plan.dim].iter_mut().zip(result).for_each(|(out, y)| *out += weight * y);
-        }
+        let weights = weights.iter().skip(expert).step_by(plan.experts);
+        work.add(parallel, &plan, expert, [&first, &second], (x, weights), out);
     }
     Ok(())
+}
+
+/// Where an expert works.
+struct Work<'s> {
+    gathered: &'s mut [f32],
+    wide: &'s mut [f32],
+    results: &'s mut [f32],
+    matrix: &'s mut [f32],
+    product: &'s mut [f32],
+}
+
+impl Work<'_> {
+    /// Adds what an expert makes of the tokens that chose it, by their weights.
+    fn add<'w>(
+        &mut self,
+        parallel: &dyn Parallel,
+        plan: &Plan,
+        expert: usize,
+        [first, second]: [&Packed<'_>; 2],
+        (x, weights): (&[f32], impl Iterator<Item = &'w f32> + Clone),
+        out: &mut [f32],
+    ) {
+        let (dim, hidden) = (plan.dim, plan.hidden);
+        let takers = weights.enumerate().filter(|(_, weight)| !is_free(**weight));
+        let count = takers.clone().count();
+        if count == 0 {
+            return;
+        }
+        for ((token, _), row) in takers.clone().zip(self.gathered.chunks_exact_mut(dim)) {
+            row.copy_from_slice(&x[token * dim..][..dim]);
+        }
+        first.widen(plan, expert, self.matrix);
+        linear(parallel, (count, 2 * hidden, dim), self.gathered, self.matrix, self.wide, self.product);
+        for (row, i) in (0..count).flat_map(|row| (0..hidden).map(move |i| (row, i))) {
+            // Rows become half as long; what is written was read before.
+            let at = row * 2 * hidden + i;
+            self.wide[row * hidden + i] = math::silu(self.wide[at]) * self.wide[at + hidden];
+        }
+        second.widen(plan, expert, self.matrix);
+        linear(parallel, (count, dim, hidden), self.wide, self.matrix, self.results, self.product);
+        for ((token, weight), result) in takers.zip(self.results.chunks_exact(dim)) {
+            out[token * dim..][..dim].iter_mut().zip(result).for_each(|(out, y)| *out += weight * y);
+        }
+    }
 }
 
 /// `a @ b.T`
@@ -258,7 +277,7 @@ fn choose(scores: &mut [f32], weights: &mut [f32], bias: &[f32], chosen: usize, 
         let best =
             free.reduce(|best, other| if rank(other) > rank(best) || rank(best).is_nan() { other } else { best });
         if let Some(best) = best {
-            weights[best] = scores[best].max(f32::MIN);
+            weights[best] = if is_free(scores[best]) { f32::MIN } else { scores[best] };
         }
     }
     let largest = weights.iter().copied().fold(f32::NEG_INFINITY, f32::max);
