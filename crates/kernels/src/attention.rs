@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Several heads of queries may share a head of keys (grouped-query attention); their rows lie in one tile, so that
-//! decoding one token reads each key once per group. Products are those of [`gemm`](crate::gemm()), in `f32`; other
+//! decoding one token reads each key once per group. Products are those of [`gemm`](mod@crate::gemm), in `f32`; other
 //! kinds of operands are widened block by block. A row that may see no key at all becomes zero, as in PyTorch.
 use crate::element::{Bool, Float};
 use crate::gemm::{Epilogue, Gemm, Init, Matrix, gemm, gemm_scratch};

@@ -26,6 +26,7 @@ mod grid_sampler;
 mod indexing;
 mod linear;
 mod llama;
+mod norm;
 mod normalization;
 mod operands;
 mod ordering;
@@ -81,6 +82,7 @@ pub static TABLES: &[&[Op]] = &[
     batch_statistics::OPS,
     softmax::OPS,
     reduction::OPS,
+    norm::OPS,
     resize::OPS,
     grid_sampler::OPS,
     ordering::sorting::OPS,

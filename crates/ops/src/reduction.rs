@@ -86,15 +86,15 @@ fn arg_scratch(args: &Args<'_>, outs: &[usize]) -> usize {
 
 /// Which dimensions are reduced, and what is left.
 #[derive(Clone, Copy)]
-struct Dims {
+pub(crate) struct Dims {
     /// A bit per dimension.
     reduced: u32,
-    sizes: Sizes,
+    pub(crate) sizes: Sizes,
 }
 
 impl Dims {
     /// From an argument that is a list of dimensions, one dimension, or absent: none means all.
-    fn new(call: &Call<'_>, x: &Tensor<'_>, dims: Option<usize>, keep: bool) -> Result<Self, Fault> {
+    pub(crate) fn new(call: &Call<'_>, x: &Tensor<'_>, dims: Option<usize>, keep: bool) -> Result<Self, Fault> {
         let rank = x.shape.rank();
         let all = (1u32 << rank) - 1;
         let reduced = match dims {
@@ -127,7 +127,7 @@ impl Dims {
     }
 
     /// Number of elements behind each result.
-    fn count(&self, x: &Tensor<'_>) -> usize {
+    pub(crate) fn count(&self, x: &Tensor<'_>) -> usize {
         x.sizes().iter().enumerate().filter(|(dim, _)| self.is_reduced(*dim)).map(|(_, &size)| size).product()
     }
 }
@@ -145,7 +145,8 @@ where
     store(call, out_argument, results, out)
 }
 
-fn reduce_into<R: Reducer>(
+/// Reduces elements in `x`'s order into results in the output's.
+pub(crate) fn reduce_into<R: Reducer>(
     call: &Call<'_>,
     x: &Tensor<'_>,
     data: &[R::In],

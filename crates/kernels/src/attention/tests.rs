@@ -94,7 +94,7 @@ fn with_random(sizes: Sizes, layout: Layout, body: impl FnOnce(Attention<'_>, &m
     body(a, &mut random);
 }
 
-const SIZES: [Sizes; 9] = [
+const SIZES: [Sizes; 10] = [
     [1, 1, 1, 1, 1, 1, 1],
     [2, 4, 2, 1, 300, 16, 16],
     [1, 2, 2, 5, 7, 3, 5],
@@ -104,6 +104,7 @@ const SIZES: [Sizes; 9] = [
     [1, 80, 1, 2, 10, 4, 4],
     [2, 2, 2, 3, 0, 4, 4],
     [1, 2, 2, 0, 3, 4, 4],
+    [1, 2, 1, 3, 4, 0, 4],
 ];
 
 #[test]

@@ -65,6 +65,17 @@ impl Plan {
             let text = "groups of {} columns with {} bits are not something weights are packed in";
             return Err(Fault::argument(9, text).with([plan.group, plan.bits]));
         }
+        // What the numbers promise must be there, before anybody makes room for it.
+        let wide = plan.hidden.checked_mul(2);
+        let first = wide.and_then(|rows| plan.packed(rows, plan.dim));
+        for (argument, needed) in [(3, first), (4, plan.packed(plan.dim, plan.hidden))] {
+            let (dtype, shape) = args.tensor_type(argument)?;
+            let fits = |needed: &usize| matches!(*shape.sizes(), [n, bytes] if n == plan.experts && bytes >= *needed);
+            if needed.filter(fits).is_none() || dtype != ScalarType::Byte {
+                let text = "bytes of {} experts, at least {} for each, are needed here";
+                return Err(Fault::argument(argument, text).with([plan.experts, needed.unwrap_or(usize::MAX)]));
+            }
+        }
         Ok(plan)
     }
 
@@ -83,7 +94,7 @@ impl Plan {
     /// Bytes of an expert's `rows` by `columns` matrix.
     fn packed(&self, rows: usize, columns: usize) -> Option<usize> {
         let row = (columns / 8).checked_mul(self.bits)?.checked_add((columns / self.group).checked_mul(8)?)?;
-        rows.next_multiple_of(ROWS).checked_mul(row)?.checked_add(HEADER)
+        rows.checked_next_multiple_of(ROWS)?.checked_mul(row)?.checked_add(HEADER)
     }
 }
 
@@ -102,17 +113,9 @@ struct Packed<'c> {
 }
 
 impl<'c> Packed<'c> {
-    fn new(argument: usize, plan: &Plan, tensor: &Tensor<'c>, rows: usize, columns: usize) -> Result<Self, Fault> {
-        let needed = plan.packed(rows, columns).ok_or(Fault::argument(argument, "the weights are too large"))?;
-        match *tensor.sizes() {
-            [experts, stride] if experts == plan.experts && stride >= needed && tensor.dtype == ScalarType::Byte => {
-                Ok(Self { data: tensor.data, stride, rows, columns })
-            }
-            _ => {
-                let text = "bytes of {} experts, at least {} for each, are needed here";
-                Err(Fault::argument(argument, text).with([plan.experts, needed]))
-            }
-        }
+    /// A tensor that [`Plan::new`] has checked.
+    fn new(tensor: &Tensor<'c>, rows: usize, columns: usize) -> Self {
+        Self { data: tensor.data, stride: tensor.sizes().last().copied().unwrap_or(0), rows, columns }
     }
 
     /// Widens an expert's matrix, row-major.
@@ -166,8 +169,8 @@ fn run(call: &mut Call<'_>) -> Result<(), Fault> {
         "softmax" if bias.numel() == 0 => false,
         _ => return Err(Fault::argument(11, "scores must be `sigmoid`, or `softmax` without a bias")),
     };
-    let first = Packed::new(3, &plan, &call.tensor(3)?, 2 * plan.hidden, plan.dim)?;
-    let second = Packed::new(4, &plan, &call.tensor(4)?, plan.dim, plan.hidden)?;
+    let first = Packed::new(&call.tensor(3)?, 2 * plan.hidden, plan.dim);
+    let second = Packed::new(&call.tensor(4)?, plan.dim, plan.hidden);
     let scale = call.double(12)? as f32;
     let out = call.out(13, &[plan.tokens, plan.dim])?;
     if !out.shape.is_contiguous() {
@@ -183,42 +186,61 @@ fn run(call: &mut Call<'_>) -> Result<(), Fault> {
         part
     });
     let parallel = call.parallel();
-    let multiply = |(m, n, k): (usize, usize, usize), a: &[f32], b: &[f32], out: &mut [f32], scratch: &mut [f32]| {
-        linear(parallel, (m, n, k), a, b, out, scratch);
-    };
-    multiply((plan.tokens, plan.experts, plan.dim), x, router, scores, product);
+    linear(parallel, (plan.tokens, plan.experts, plan.dim), x, router, scores, product);
     for (scores, weights) in scores.chunks_exact_mut(plan.experts).zip(weights.chunks_exact_mut(plan.experts)) {
         choose(scores, weights, bias, plan.chosen, sigmoid, scale);
     }
     out.fill(0.0);
+    let mut work = Work { gathered, wide, results, matrix, product };
     for expert in 0..plan.experts {
-        let chose = |weights: &[f32], token: usize| weights[token * plan.experts + expert];
-        let mut count = 0;
-        for token in (0..plan.tokens).filter(|&token| !is_free(chose(weights, token))) {
-            gathered[count * plan.dim..][..plan.dim].copy_from_slice(&x[token * plan.dim..][..plan.dim]);
-            count += 1;
-        }
-        if count == 0 {
-            continue;
-        }
-        first.widen(&plan, expert, matrix);
-        multiply((count, 2 * plan.hidden, plan.dim), gathered, matrix, wide, product);
-        for row in 0..count {
-            let from = row * 2 * plan.hidden;
-            for i in 0..plan.hidden {
-                // Rows become half as long; what is written was read before.
-                wide[row * plan.hidden + i] = math::silu(wide[from + i]) * wide[from + plan.hidden + i];
-            }
-        }
-        second.widen(&plan, expert, matrix);
-        multiply((count, plan.dim, plan.hidden), wide, matrix, results, product);
-        let takers = (0..plan.tokens).filter(|&token| !is_free(chose(weights, token)));
-        for (token, result) in takers.zip(results.chunks_exact(plan.dim)) {
-            let weight = chose(weights, token);
-            out[token * plan.dim..][..plan.dim].iter_mut().zip(result).for_each(|(out, y)| *out += weight * y);
-        }
+        let weights = weights.iter().skip(expert).step_by(plan.experts);
+        work.add(parallel, &plan, expert, [&first, &second], (x, weights), out);
     }
     Ok(())
+}
+
+/// Where an expert works.
+struct Work<'s> {
+    gathered: &'s mut [f32],
+    wide: &'s mut [f32],
+    results: &'s mut [f32],
+    matrix: &'s mut [f32],
+    product: &'s mut [f32],
+}
+
+impl Work<'_> {
+    /// Adds what an expert makes of the tokens that chose it, by their weights.
+    fn add<'w>(
+        &mut self,
+        parallel: &dyn Parallel,
+        plan: &Plan,
+        expert: usize,
+        [first, second]: [&Packed<'_>; 2],
+        (x, weights): (&[f32], impl Iterator<Item = &'w f32> + Clone),
+        out: &mut [f32],
+    ) {
+        let (dim, hidden) = (plan.dim, plan.hidden);
+        let takers = weights.enumerate().filter(|(_, weight)| !is_free(**weight));
+        let count = takers.clone().count();
+        if count == 0 {
+            return;
+        }
+        for ((token, _), row) in takers.clone().zip(self.gathered.chunks_exact_mut(dim)) {
+            row.copy_from_slice(&x[token * dim..][..dim]);
+        }
+        first.widen(plan, expert, self.matrix);
+        linear(parallel, (count, 2 * hidden, dim), self.gathered, self.matrix, self.wide, self.product);
+        for (row, i) in (0..count).flat_map(|row| (0..hidden).map(move |i| (row, i))) {
+            // Rows become half as long; what is written was read before.
+            let at = row * 2 * hidden + i;
+            self.wide[row * hidden + i] = math::silu(self.wide[at]) * self.wide[at + hidden];
+        }
+        second.widen(plan, expert, self.matrix);
+        linear(parallel, (count, dim, hidden), self.wide, self.matrix, self.results, self.product);
+        for ((token, weight), result) in takers.zip(self.results.chunks_exact(dim)) {
+            out[token * dim..][..dim].iter_mut().zip(result).for_each(|(out, y)| *out += weight * y);
+        }
+    }
 }
 
 /// `a @ b.T`
@@ -255,7 +277,7 @@ fn choose(scores: &mut [f32], weights: &mut [f32], bias: &[f32], chosen: usize, 
         let best =
             free.reduce(|best, other| if rank(other) > rank(best) || rank(best).is_nan() { other } else { best });
         if let Some(best) = best {
-            weights[best] = scores[best].max(f32::MIN);
+            weights[best] = if is_free(scores[best]) { f32::MIN } else { scores[best] };
         }
     }
     let largest = weights.iter().copied().fold(f32::NEG_INFINITY, f32::max);

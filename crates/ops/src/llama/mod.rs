@@ -82,8 +82,8 @@ fn cached(call: &mut Call<'_>, out: usize) -> Result<(), Fault> {
     let (key, value) = (row_major(call, key)?, row_major(call, value)?);
     let start = natural(5, call.int(5)?)?;
     let (mut keys, mut values) = (call.in_place(3)?, call.in_place(4)?);
-    store(3, &key, &mut keys, |_, position| Some(start + position))?;
-    store(4, &value, &mut values, |_, position| Some(start + position))?;
+    store(3, &key, &mut keys, |_, position| start.checked_add(position))?;
+    store(4, &value, &mut values, |_, position| start.checked_add(position))?;
     attend(call, [query, read(keys), read(values)], [5, 7], [None; 3], Layout::PositionsFirst, out)
 }
 
