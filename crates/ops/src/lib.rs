@@ -18,6 +18,7 @@ mod fill;
 mod indexing;
 mod linear;
 mod normalization;
+mod norms;
 mod operands;
 mod ordering;
 mod pad;
@@ -60,6 +61,7 @@ pub static TABLES: &[&[Op]] = &[
     normalization::OPS,
     softmax::OPS,
     reduction::OPS,
+    norms::OPS,
     resize::OPS,
     ordering::sorting::OPS,
     ordering::searching::OPS,

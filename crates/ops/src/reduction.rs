@@ -26,6 +26,7 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::amin.out" [5] writes [3] scratch |args| scratch(args, &[3]), => |call| extreme(call, false, Some(1), 3);
     "aten::max.unary_out" [3] writes [1] scratch |args| scratch(args, &[1]), => |call| extreme(call, true, None, 1);
     "aten::min.unary_out" [3] writes [1] scratch |args| scratch(args, &[1]), => |call| extreme(call, false, None, 1);
+    "aten::aminmax.out" [6] writes [3, 4] scratch both_scratch, => both_extremes;
     "aten::any.all_out" [3] writes [1] scratch |args| scratch(args, &[1]), => |call| any(call, None, 1);
     "aten::any.out" [5] writes [3] scratch |args| scratch(args, &[3]), => |call| any(call, Some(1), 3);
     "aten::any.dims_out" [5] writes [3] scratch |args| scratch(args, &[3]), => |call| any(call, Some(1), 3);
@@ -84,15 +85,16 @@ fn arg_scratch(args: &Args<'_>, outs: &[usize]) -> usize {
 
 /// Which dimensions are reduced, and what is left.
 #[derive(Clone, Copy)]
-struct Dims {
+pub(crate) struct Dims {
     /// A bit per dimension.
     reduced: u32,
-    sizes: Sizes,
+    /// The sizes of the result.
+    pub(crate) sizes: Sizes,
 }
 
 impl Dims {
     /// From an argument that is a list of dimensions, one dimension, or absent: none means all.
-    fn new(call: &Call<'_>, x: &Tensor<'_>, dims: Option<usize>, keep: bool) -> Result<Self, Fault> {
+    pub(crate) fn new(call: &Call<'_>, x: &Tensor<'_>, dims: Option<usize>, keep: bool) -> Result<Self, Fault> {
         let rank = x.shape.rank();
         let all = (1u32 << rank) - 1;
         let reduced = match dims {
@@ -125,7 +127,7 @@ impl Dims {
     }
 
     /// Number of elements behind each result.
-    fn count(&self, x: &Tensor<'_>) -> usize {
+    pub(crate) fn count(&self, x: &Tensor<'_>) -> usize {
         x.sizes().iter().enumerate().filter(|(dim, _)| self.is_reduced(*dim)).map(|(_, &size)| size).product()
     }
 }
@@ -232,6 +234,23 @@ fn extreme(call: &mut Call<'_>, max: bool, dims: Option<usize>, out: usize) -> R
     }
     compute!(x.dtype, 0, C => {
         if max { reduce::<Max<C>>(call, x, dims, out) } else { reduce::<Min<C>>(call, x, dims, out) }
+    })
+}
+
+/// Smallest and largest, each reduced by itself.
+fn both_scratch(args: &Args<'_>) -> usize {
+    scratch(args, &[3]).saturating_add(scratch(args, &[4]))
+}
+
+fn both_extremes(call: &mut Call<'_>) -> Result<(), Fault> {
+    let x = call.tensor(0)?;
+    let dims = Dims::new(call, &x, Some(1), call.bool(2)?)?;
+    if dims.count(&x) == 0 && dims.sizes.numel() != Some(0) {
+        return Err(Fault::argument(0, "the largest or smallest of no elements does not exist"));
+    }
+    compute!(x.dtype, 0, C => {
+        reduce::<Min<C>>(call, x, dims, 3)?;
+        reduce::<Max<C>>(call, x, dims, 4)
     })
 }
 
@@ -360,7 +379,7 @@ fn spread_in<'c, T: Typed + sconce_kernels::Float + sconce_kernels::math::Math>(
 }
 
 /// A copy of the tensor, row-major, with the reduced dimensions last; the tensor itself where it is so already.
-fn reduced_last<'c>(call: &mut Call<'c>, x: Tensor<'c>, dims: Dims) -> Result<Tensor<'c>, Fault> {
+pub(crate) fn reduced_last<'c>(call: &mut Call<'c>, x: Tensor<'c>, dims: Dims) -> Result<Tensor<'c>, Fault> {
     let rank = x.shape.rank();
     let mut walk = Walk::default();
     let strides = x.shape.strides();

@@ -5,6 +5,7 @@ mod copies;
 mod fill;
 mod functions;
 mod indexing;
+mod norms;
 mod ordering;
 mod pad;
 mod scatter;
