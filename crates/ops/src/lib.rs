@@ -26,8 +26,8 @@ mod grid_sampler;
 mod indexing;
 mod linear;
 mod llama;
-mod norm;
 mod normalization;
+mod norms;
 mod operands;
 mod ordering;
 mod pad;
@@ -82,7 +82,7 @@ pub static TABLES: &[&[Op]] = &[
     batch_statistics::OPS,
     softmax::OPS,
     reduction::OPS,
-    norm::OPS,
+    norms::OPS,
     resize::OPS,
     grid_sampler::OPS,
     ordering::sorting::OPS,

@@ -28,11 +28,11 @@ pub(crate) static OPS: &[Op] = ops! {
 
 /// An upper bound for all forms: operands in another order, and the kernel's own for any way to see them as matrices.
 fn scratch(args: &Args<'_>, [a, b]: [usize; 2], out: usize) -> usize {
-    let (Ok((dtype, a_shape)), Ok((_, b_shape))) = (args.tensor_type(a), args.tensor_type(b)) else { return 0 };
-    let count = |shape: &Shape| shape.numel().unwrap_or(0);
-    let (rows, columns) = (count(&a_shape), count(&b_shape));
-    let floats = match dtype {
-        ScalarType::Float => gemm_scratch(rows, columns, rows.min(columns), args.parallel().width()),
+    // A side of the product is no longer than either tensor that has it, of which one may be empty.
+    let count = |argument: usize| args.tensor_type(argument).ok().and_then(|(_, shape)| shape.numel()).unwrap_or(0);
+    let longest = count(a).max(count(b)).max(count(out));
+    let floats = match args.tensor_type(a) {
+        Ok((ScalarType::Float, _)) => gemm_scratch(longest, longest, longest, args.parallel().width()),
         _ => 0,
     };
     reorder_scratch(args, &[a, b, out]).saturating_add(buffer_bytes(floats.saturating_mul(size_of::<f32>())))

@@ -26,6 +26,7 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::amin.out" [5] writes [3] scratch |args| scratch(args, &[3]), => |call| extreme(call, false, Some(1), 3);
     "aten::max.unary_out" [3] writes [1] scratch |args| scratch(args, &[1]), => |call| extreme(call, true, None, 1);
     "aten::min.unary_out" [3] writes [1] scratch |args| scratch(args, &[1]), => |call| extreme(call, false, None, 1);
+    "aten::aminmax.out" [6] writes [3, 4] scratch both_scratch, => both_extremes;
     "aten::any.all_out" [3] writes [1] scratch |args| scratch(args, &[1]), => |call| any(call, None, 1);
     "aten::any.out" [5] writes [3] scratch |args| scratch(args, &[3]), => |call| any(call, Some(1), 3);
     "aten::any.dims_out" [5] writes [3] scratch |args| scratch(args, &[3]), => |call| any(call, Some(1), 3);
@@ -89,6 +90,7 @@ fn arg_scratch(args: &Args<'_>, outs: &[usize]) -> usize {
 pub(crate) struct Dims {
     /// A bit per dimension.
     reduced: u32,
+    /// The sizes of the result.
     pub(crate) sizes: Sizes,
 }
 
@@ -272,6 +274,23 @@ fn extreme(call: &mut Call<'_>, max: bool, dims: Option<usize>, out: usize) -> R
     })
 }
 
+/// Smallest and largest, each reduced by itself.
+fn both_scratch(args: &Args<'_>) -> usize {
+    scratch(args, &[3]).saturating_add(scratch(args, &[4]))
+}
+
+fn both_extremes(call: &mut Call<'_>) -> Result<(), Fault> {
+    let x = call.tensor(0)?;
+    let dims = Dims::new(call, &x, Some(1), call.bool(2)?)?;
+    if dims.count(&x) == 0 && dims.sizes.numel() != Some(0) {
+        return Err(Fault::argument(0, "the largest or smallest of no elements does not exist"));
+    }
+    compute!(x.dtype, 0, C => {
+        reduce::<Min<C>>(call, x, dims, 3)?;
+        reduce::<Max<C>>(call, x, dims, 4)
+    })
+}
+
 fn any(call: &mut Call<'_>, dims: Option<usize>, out: usize) -> Result<(), Fault> {
     let x = call.tensor(0)?;
     let keep = dims.is_some() && call.bool(2)?;
@@ -397,7 +416,7 @@ fn spread_in<'c, T: Typed + sconce_kernels::Float + sconce_kernels::math::Math>(
 }
 
 /// A copy of the tensor, row-major, with the reduced dimensions last; the tensor itself where it is so already.
-fn reduced_last<'c>(call: &mut Call<'c>, x: Tensor<'c>, dims: Dims) -> Result<Tensor<'c>, Fault> {
+pub(crate) fn reduced_last<'c>(call: &mut Call<'c>, x: Tensor<'c>, dims: Dims) -> Result<Tensor<'c>, Fault> {
     let rank = x.shape.rank();
     let mut walk = Walk::default();
     let strides = x.shape.strides();

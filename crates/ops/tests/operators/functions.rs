@@ -167,6 +167,8 @@ fn shifts_end_at_the_width_of_the_type() {
     assert_eq!(y, tensor(&[2], &[127u8, 1]));
     let y = run_one("aten::bitwise_left_shift.Tensor_Scalar_out", args![longs(&[2], &[1, -1]), 63, out::<i64>(&[2])]);
     assert_eq!(y, longs(&[2], &[i64::MIN, i64::MIN]));
+    let y = run_one("aten::__rshift__.Scalar_out", args![longs(&[2], &[9, -9]), 2, out::<i64>(&[2])]);
+    assert_eq!(y, longs(&[2], &[2, -3]));
 }
 
 #[test]

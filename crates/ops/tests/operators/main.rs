@@ -7,6 +7,7 @@ mod fill;
 mod functions;
 mod indexing;
 mod llama;
+mod norms;
 mod ordering;
 mod pad;
 mod pooling;
@@ -16,3 +17,11 @@ mod resize;
 mod scatter;
 mod support;
 mod training;
+
+#[test]
+fn every_name_stands_in_one_row() {
+    let mut names: Vec<_> = sconce_ops::TABLES.iter().flat_map(|table| table.iter()).map(|op| op.name).collect();
+    names.sort_unstable();
+    let twice: Vec<_> = names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+    assert!(twice.is_empty(), "in two rows: {twice:?}");
+}
