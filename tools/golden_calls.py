@@ -35,7 +35,6 @@ import torch
 from executorch.exir import schema
 from executorch.exir._serialize._program import PTEFile, serialize_pte_binary
 from executorch.exir.tensor import scalar_type_enum
-from executorch.extension.llm.custom_ops import custom_ops  # registers the operators of `llama` with the runtime
 from torch.utils._pytree import tree_leaves
 
 import golden_call_rows
@@ -139,18 +138,17 @@ class Builder:
         return self.constant(arg, kind)
 
     def constant(self, arg, kind):
-        kind = str(kind).removeprefix("Optional[").removesuffix("]" if "Optional[" in str(kind) else "")
         if arg is None:
             return self.add(schema.Null())
         if isinstance(arg, torch.dtype):
             return self.add(schema.Int(int(scalar_type_enum(arg))))
         if isinstance(arg, (list, tuple)):
-            if kind == "List[bool]":
+            if arg and isinstance(arg[0], bool):
                 return self.add(schema.BoolList(list(arg)))
             return self.add(schema.IntList([self.number(item) for item in arg]))
         if isinstance(arg, str):
             return self.add(schema.String(arg))
-        return self.number(float(arg) if kind == "float" else arg)
+        return self.number(float(arg) if str(kind) in ["float", "Optional[float]"] else arg)
 
     def number(self, number):
         if isinstance(number, bool):
