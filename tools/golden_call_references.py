@@ -1,4 +1,4 @@
-"""What operators without a PyTorch form compute, written down plainly in PyTorch. Arguments are those of the operator."""
+"""What operators without a PyTorch form compute, written down plainly. Functions take the arguments of the operator."""
 
 import torch
 from torch.nn import functional as F
@@ -103,8 +103,8 @@ def mixture(first, second):
 
 def pack_experts(matrices, bits):
     """Integer matrices in TorchAO's universal layout: a header, then for every eight rows and every group of 32 columns
-    the integers, eight scales and eight sums. Integers come in steps of 16 columns: columns 0..8 of the eight rows, then
-    columns 8..16. With four bits, plus eight, the low halves of 16 bytes hold 16 integers and the high halves the next.
+    the integers, eight scales and eight sums. Integers come in steps of 8 columns, row after row. With four bits, plus
+    eight, the low halves of 16 bytes hold 16 integers and the high halves the next.
     """
     return torch.stack([pack(matrix, bits) for matrix in matrices])
 
@@ -113,8 +113,8 @@ def pack(matrix, bits):
     parts = [torch.zeros(64, dtype=torch.uint8)]
     for eight in matrix.split(8):
         for group in eight.split(32, 1):
-            for half in group.split(8, 1):
-                integers = half.reshape(-1)
+            for step in group.split(8, 1):
+                integers = step.reshape(-1)
                 if bits == 4:
                     low, high = (integers.view(torch.uint8) + 8).reshape(-1, 2, 16).unbind(1)
                     integers = low | high << 4

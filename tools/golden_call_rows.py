@@ -331,15 +331,15 @@ for tag, (function, bias, bits) in {"": ("sigmoid", 3, 4), "softmax": ("softmax"
     second = [some(dim, hidden, dtype=I8).roll(e, 0) for e in range(experts)]
     row(
         "llama::quantized_moe_ffn.out", some(4, dim), some(experts, dim) / 8, some(bias),
-        reference.pack_experts(first, bits), reference.pack_experts(second, bits), 2, experts, hidden, dim, 32, bits, function, 2.5,
-        eager=reference.mixture(first, second), tag=tag,
+        reference.pack_experts(first, bits), reference.pack_experts(second, bits), 2, experts, hidden, dim, 32, bits,
+        function, 2.5, eager=reference.mixture(first, second), tag=tag,
     )
 
 # ---- Quantized weights and activations ----
 
 row(
-    "quantized_decomposed::add.out", some(2, 3, dtype=U8), 0.5, 3, 0, 255, some(2, 3, dtype=U8).flip(0), 0.25, 1, 0, 255,
-    0.75, 2, 0, 255, eager=reference.quantized_add,
+    "quantized_decomposed::add.out", some(2, 3, dtype=U8), 0.5, 3, 0, 255, some(2, 3, dtype=U8).flip(0), 0.25, 1, 0,
+    255, 0.75, 2, 0, 255, eager=reference.quantized_add,
 )
 row("quantized_decomposed::choose_qparams_per_token_asymmetric.out", some(2, 3, 4), I8)
 row(
@@ -356,8 +356,8 @@ channels = [torch.tensor([0.05, 0.1, 0.2], dtype=F64), torch.tensor([3, -4, 0])]
 row("quantized_decomposed::quantize_per_channel.out", some(2, 3, 4) + 0.01, *channels, 1, -128, 127, I8)
 row("quantized_decomposed::quantize_per_channel.out", some(2, 3) + 0.01, *channels, -1, 0, 255, U8, tag="uint8")
 row(
-    "quantized_decomposed::quantize_per_channel.out", some(2, 3, 4), *channels, 1, -128, 127, I8, tag="double_precision",
-    official="divides in single precision",
+    "quantized_decomposed::quantize_per_channel.out", some(2, 3, 4), *channels, 1, -128, 127, I8,
+    tag="double_precision", official="divides in single precision",
 )
 tokens = torch.tensor([[2, 0], [1, 2]])
 for bits, low, high, weight in [(2, -2, 1, (3, 2)), (4, -8, 7, (3, 4)), ("byte", -128, 127, (3, 8))]:
