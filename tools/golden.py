@@ -51,6 +51,8 @@ TOLERANCES = {
     torch.float64: (1e-7, 1e-7),
     torch.float16: (5e-3, 1e-3),
     torch.bfloat16: (2e-2, 1e-2),
+    torch.complex64: (1e-4, 1e-5),
+    torch.complex128: (1e-7, 1e-7),
 }
 
 
@@ -165,7 +167,8 @@ def close(want, got):
     if want.dtype not in TOLERANCES or want.numel() == 0:
         return torch.equal(want, got)
     rtol, atol = TOLERANCES[want.dtype]
-    want, got = want.double(), got.double()
+    wide = torch.complex128 if want.dtype.is_complex else torch.float64
+    want, got = want.to(wide), got.to(wide)
     atol *= max(1.0, want.abs().nan_to_num(0).max().item())
     return torch.allclose(got, want, rtol=rtol, atol=atol, equal_nan=True)
 
