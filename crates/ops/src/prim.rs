@@ -70,11 +70,11 @@ pub(crate) static OPS: &[Op] = ops! {
     };
     "executorch_prim::sym_not.Scalar" [2] writes [] => scalar! { [Bool(a), _, _] => Bool(!a) };
     "executorch_prim::sym_ite.Scalar" [4] writes [] => scalar! { [Bool(a), yes, no] => if a { yes } else { no } };
-    "executorch_prim::sym_max.Scalar" [3] writes [] => scalar! { [Int(a), Int(b), _] => Int(a.max(b)) };
-    "executorch_prim::sym_min.Scalar" [3] writes [] => scalar! { [Int(a), Int(b), _] => Int(a.min(b)) };
+    "executorch_prim::sym_max.Scalar" [3] writes [] => arithmetic!(int |a, b| a.max(b), real |a, b| a.max(b));
+    "executorch_prim::sym_min.Scalar" [3] writes [] => arithmetic!(int |a, b| a.min(b), real |a, b| a.min(b));
     "executorch_prim::floordiv.int" [3] writes [] => |call| truncated(call, i64::checked_div);
     "executorch_prim::mod.int" [3] writes [] => |call| truncated(call, i64::checked_rem);
-    "executorch_prim::mod.Scalar" [3] writes [] => |call| truncated(call, i64::checked_rem);
+    "executorch_prim::mod.Scalar" [3] writes [] => |call| truncated(call, floored_remainder);
     "executorch_prim::ceil.Scalar" [2] writes [] => scalar! { [Double(a), _, _] => Int(libm::ceil(a) as i64) };
     "executorch_prim::round.Scalar" [2] writes [] => scalar! { [Double(a), _, _] => Int(libm::rint(a) as i64) };
     "executorch_prim::trunc.Scalar" [2] writes [] => scalar! { [Double(a), _, _] => Int(libm::trunc(a) as i64) };
@@ -119,6 +119,12 @@ fn floor_divide(call: &mut Call<'_>) -> Result<(), Fault> {
 fn truncated(call: &mut Call<'_>, divide: fn(i64, i64) -> Option<i64>) -> Result<(), Fault> {
     let (a, b) = two_ints(call)?;
     call.set(2, Int(divide(a, b).ok_or(division_by_zero())?))
+}
+
+/// Python's remainder, which has the sign of the divisor: exporters mean that one.
+fn floored_remainder(a: i64, b: i64) -> Option<i64> {
+    let rest = a.checked_rem(b)?;
+    Some(if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest })
 }
 
 fn sym_size(call: &mut Call<'_>) -> Result<(), Fault> {

@@ -3,7 +3,7 @@
 //! `real = scale * (quantised - zero_point)`, with one pair of parameters for a tensor, for each channel, or for each
 //! token (every row along the last dimension). All three are one walk over `[outer, channels, inner]` with a pair of
 //! parameters per channel. Rounding is to the nearest, ties to even, of the value times the reciprocal of the scale, in
-//! float32.
+//! the type of the scales; the zero point is added after it, for tokens before it, as PyTorch does.
 use crate::dense::{buffer_bytes, converted, reorder_scratch, row_major};
 use crate::operands::{elements, misaligned};
 use crate::ops;
@@ -28,7 +28,7 @@ pub(crate) static OPS: &[Op] = ops! {
 };
 
 /// What shares a pair of parameters.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum Spread {
     /// All elements.
     Tensor,
@@ -150,6 +150,7 @@ fn quantize(call: &mut Call<'_>, spread: Spread, [low, high]: [usize; 2], out: u
     if low.is_nan() || low > high {
         return Err(Fault::argument(3, "the lowest value is above the highest"));
     }
+    let wide = matches!(parameters.scales, Numbers::Many(scales) if scales.dtype == ScalarType::Double && spread != Spread::Tensor);
     let x = row_major(call, x)?;
     let from = converted::<f32>(call, 0, x)?;
     let target = call.out(out, x.sizes())?;
@@ -159,11 +160,16 @@ fn quantize(call: &mut Call<'_>, spread: Spread, [low, high]: [usize; 2], out: u
     for_dtype!(numbers, target.dtype, out, Q => {
         let into = view_mut::<Q>(target.data).ok_or(misaligned(out))?;
         parameters.each(call, from, into, |channel, from, into| {
-            let inverse = (1.0 / parameters.scales.get(channel)) as f32;
-            let zero_point = parameters.zero_point(channel) as f32;
+            let (inverse, zero_point) = (1.0 / parameters.scales.get(channel), parameters.zero_point(channel));
+            let narrow = (inverse as f32, zero_point as f32);
             for (into, &x) in into.iter_mut().zip(from) {
-                let rounded = libm::rintf(x * inverse) + zero_point;
-                *into = Q::from_i64(rounded.max(low).min(high) as i64);
+                let value = match (wide, spread) {
+                    (false, Spread::Token) => libm::rintf(x * narrow.0 + narrow.1),
+                    (false, _) => libm::rintf(x * narrow.0) + narrow.1,
+                    (true, Spread::Token) => libm::rint(f64::from(x) * inverse + zero_point) as f32,
+                    (true, _) => (libm::rint(f64::from(x) * inverse) + zero_point) as f32,
+                };
+                *into = Q::from_i64(value.max(low).min(high) as i64);
             }
         });
         Ok(())
