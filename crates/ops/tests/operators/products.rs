@@ -1,4 +1,4 @@
-//! Products with vectors and sums, distances and norms.
+//! Products with vectors and sums, and distances.
 use crate::support::*;
 
 #[test]
@@ -48,29 +48,4 @@ fn distances() {
     assert_eq!(within, tensor::<f64>(&[3], &[1., 5., 4.]));
     let one = args![floats(&[1, 2], &[0.0; 2]), 2.0, out::<f32>(&[0])];
     assert_eq!(run_one("aten::_pdist_forward.out", one).sizes, [0]);
-}
-
-#[test]
-fn norms() {
-    let x = || floats(&[2, 2], &[3., -4., 0., 1.]);
-    let norm = |p: Arg| {
-        let mut given = args![x()];
-        given.push(p);
-        given.extend(args![[-1], true, (), out::<f32>(&[2, 1])]);
-        run_one("aten::linalg_vector_norm.out", given)
-    };
-    let column = |a: f32, b: f32| floats(&[2, 1], &[a, b]);
-    assert_eq!(norm(2.into()), column(5., 1.));
-    assert_eq!(norm(1.into()), column(7., 1.));
-    assert_eq!(norm(0.into()), column(2., 1.));
-    assert_eq!(norm(f64::INFINITY.into()), column(4., 1.));
-    assert_eq!(norm(f64::NEG_INFINITY.into()), column(3., 0.));
-    norm(3.0.into()).assert_close(&[2, 1], &[91f32.cbrt(), 1.], 1e-5);
-    let all = run_one("aten::norm.Scalar_out", args![x(), 2, out::<f32>(&[])]);
-    all.assert_close(&[], &[26f32.sqrt()], 1e-6);
-    assert_eq!(run_one("aten::norm.out", args![x(), (), [0], false, out::<f32>(&[2])]).values::<f32>()[0], 3.0);
-    let empty = args![floats(&[2, 0], &[]), 2, [1], false, (), out::<f32>(&[2])];
-    assert_eq!(run_one("aten::linalg_vector_norm.out", empty), floats(&[2], &[0., 0.]));
-    let empty = args![floats(&[2, 0], &[]), f64::INFINITY, [1], false, (), out::<f32>(&[2])];
-    assert!(run("aten::linalg_vector_norm.out", empty).unwrap_err().contains("no largest"));
 }
