@@ -18,6 +18,7 @@ mod convolution_backward;
 mod copies;
 mod dense;
 mod distance;
+mod distributions;
 mod elementwise;
 #[cfg(feature = "fft")]
 mod fft;
@@ -63,11 +64,13 @@ pub static TABLES: &[&[Op]] = &[
     copies::rearrange::OPS,
     fill::OPS,
     random::OPS,
+    distributions::OPS,
     pad::OPS,
     indexing::advanced::OPS,
     indexing::along::OPS,
     indexing::meeting::OPS,
     indexing::bags::OPS,
+    indexing::segments::OPS,
     indexing::masked::OPS,
     linear::OPS,
     #[cfg(feature = "fft")]

@@ -3,6 +3,7 @@
 //! A family has a module; [`support`] makes and runs the programs.
 mod complex;
 mod copies;
+mod distributions;
 mod fill;
 mod functions;
 mod indexing;
@@ -15,6 +16,7 @@ mod products;
 mod quantized_weights;
 mod resize;
 mod scatter;
+mod segments;
 mod support;
 mod training;
 
