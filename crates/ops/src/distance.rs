@@ -93,7 +93,7 @@ fn between_rows<'c, T: Typed>(call: &mut Call<'c>, a: Tensor<'c>, b: Tensor<'c>,
 }
 
 /// Item `index` of a batch, among the items of an operand that broadcasts to it.
-fn own_item(mut index: usize, batch: &[usize], own: &[usize]) -> usize {
+pub(crate) fn own_item(mut index: usize, batch: &[usize], own: &[usize]) -> usize {
     let (mut item, mut step) = (0, 1);
     for (&size, &own) in batch.iter().rev().zip(own.iter().rev()) {
         item += if own == 1 { 0 } else { index % size * step };

@@ -25,6 +25,7 @@ mod fft;
 mod fill;
 mod grid_sampler;
 mod indexing;
+mod linalg;
 mod linear;
 mod llama;
 mod normalization;
@@ -55,6 +56,7 @@ pub static TABLES: &[&[Op]] = &[
     elementwise::unary::OPS,
     elementwise::binary::OPS,
     elementwise::functions::OPS,
+    elementwise::polynomials::OPS,
     elementwise::compare::OPS,
     elementwise::select::OPS,
     elementwise::gated::OPS,
@@ -76,6 +78,7 @@ pub static TABLES: &[&[Op]] = &[
     #[cfg(feature = "fft")]
     fft::OPS,
     products::OPS,
+    linalg::OPS,
     distance::OPS,
     attention::OPS,
     convolution::OPS,
@@ -92,6 +95,7 @@ pub static TABLES: &[&[Op]] = &[
     ordering::searching::OPS,
     ordering::running::OPS,
     ordering::counting::OPS,
+    ordering::unique::OPS,
     quantized::OPS,
     quantized_weights::OPS,
     llama::OPS,

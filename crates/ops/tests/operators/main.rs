@@ -7,10 +7,12 @@ mod distributions;
 mod fill;
 mod functions;
 mod indexing;
+mod linalg;
 mod llama;
 mod norms;
 mod ordering;
 mod pad;
+mod polynomials;
 mod pooling;
 mod products;
 mod quantized_weights;
@@ -19,6 +21,7 @@ mod scatter;
 mod segments;
 mod support;
 mod training;
+mod unique;
 
 #[test]
 fn every_name_stands_in_one_row() {
