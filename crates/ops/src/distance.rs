@@ -2,9 +2,11 @@
 //!
 //! The distance of order `p` is `sum(|a - b|^p)^(1/p)`; order 0 counts the differences that are not zero, infinity takes
 //! the largest. Float32 and float64 compute in themselves, and sum in float64.
-use crate::dense::{reorder_scratch, row_major};
-use crate::operands::{elements, elements_mut, same_type, shape_fault};
+use crate::dense::{converted, reorder_scratch, row_major, store, wide_bytes};
+use crate::norms::norm;
+use crate::operands::{broadcast_sizes, elements, elements_mut, same_type, shape_fault};
 use crate::ops;
+use crate::strided::{layout, offsets};
 use crate::typed::Typed;
 use sconce_core::{Call, Fault, Op, ScalarType, Tensor};
 use sconce_kernels::split;
@@ -13,8 +15,21 @@ use sconce_schema::shapes;
 /// Distances.
 pub(crate) static OPS: &[Op] = ops! {
     "aten::_cdist_forward.out" [6] writes [4] scratch |args| reorder_scratch(args, &[0, 1]), => between;
+    "aten::dist.out" [5] writes [3] scratch |args| wide_bytes(args, 0).saturating_add(wide_bytes(args, 1)), => whole;
     "aten::_pdist_forward.out" [4] writes [2] scratch |args| reorder_scratch(args, &[0]), => within;
 };
+
+/// The norm of the difference of two tensors that broadcast to each other.
+fn whole(call: &mut Call<'_>) -> Result<(), Fault> {
+    let (a, b, p) = (call.tensor(0)?, call.tensor(1)?, call.scalar(2)?.to_f64());
+    let sizes = broadcast_sizes([&a.shape, &b.shape])?;
+    let spread = |shape| layout(shape).broadcast_to(&sizes).map_err(shape_fault);
+    let places = offsets(&spread(&a.shape)?).zip(offsets(&spread(&b.shape)?));
+    let (a, b) = (converted::<f64>(call, 0, a)?, converted::<f64>(call, 1, b)?);
+    let differences = places.filter_map(|(i, j)| Some(a.get(i)? - b.get(j)?));
+    let target = call.out(3, &[])?;
+    store(call, 3, &[norm(differences, p)], target)
+}
 
 fn order(call: &Call<'_>, argument: usize) -> Result<f64, Fault> {
     let p = call.double(argument)?;
@@ -78,7 +93,7 @@ fn between_rows<'c, T: Typed>(call: &mut Call<'c>, a: Tensor<'c>, b: Tensor<'c>,
 }
 
 /// Item `index` of a batch, among the items of an operand that broadcasts to it.
-fn own_item(mut index: usize, batch: &[usize], own: &[usize]) -> usize {
+pub(crate) fn own_item(mut index: usize, batch: &[usize], own: &[usize]) -> usize {
     let (mut item, mut step) = (0, 1);
     for (&size, &own) in batch.iter().rev().zip(own.iter().rev()) {
         item += if own == 1 { 0 } else { index % size * step };

@@ -23,6 +23,7 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::fill.Tensor_out" [4] writes [2] => fill_with_tensor;
     "aten::scalar_tensor.out" [3] writes [1] => scalar_tensor;
     "aten::empty.out" [4] writes [2] => |call| sized(call, 2).map(drop);
+    "aten::empty_permuted.out" [4] writes [2] => |call| sized(call, 2).map(drop);
     "dim_order_ops::_empty_dim_order.out" [4] writes [2] => |call| sized(call, 2).map(drop);
     "aten::arange.out" [3] writes [1] => |call| arange(call, Scalar::Int(0), call.scalar(0)?, Scalar::Int(1), 1);
     "aten::arange.start_out" [5] writes [3] => |call| {
@@ -60,7 +61,7 @@ fn sized<'c>(call: &mut Call<'c>, out: usize) -> Result<TensorMut<'c>, Fault> {
 }
 
 /// The output with the sizes of a list argument.
-fn sized_by<'c>(call: &mut Call<'c>, argument: usize, out: usize) -> Result<TensorMut<'c>, Fault> {
+pub(crate) fn sized_by<'c>(call: &mut Call<'c>, argument: usize, out: usize) -> Result<TensorMut<'c>, Fault> {
     let (sizes, rank) = sizes(&call.ints(argument)?).map_err(|fault| fault.at(argument))?;
     call.out(out, &sizes[..rank])
 }
@@ -244,6 +245,12 @@ pub(crate) fn uniform(stream: u32, index: u64) -> f64 {
     bits(stream, index) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
+/// Normal with mean 0 and deviation 1, for an element of a call, by the Box-Muller transform.
+pub(crate) fn normal(stream: u32, index: u64) -> f64 {
+    let (radius, angle) = (uniform(stream, 2 * index), uniform(stream, 2 * index + 1));
+    libm::sqrt(-2.0 * libm::log(1.0 - radius)) * libm::cos(core::f64::consts::TAU * angle)
+}
+
 /// 53 random bits for an element, by the finaliser of the SplitMix64 generator.
 fn bits(stream: u32, index: u64) -> u64 {
     let mut x = (u64::from(stream) << 32).wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -257,7 +264,7 @@ fn bits(stream: u32, index: u64) -> u64 {
 enum Distribution {
     /// Uniform in [0, 1).
     Uniform,
-    /// Normal with mean 0 and deviation 1, by the Box-Muller transform.
+    /// Normal with mean 0 and deviation 1.
     Normal,
 }
 
@@ -265,10 +272,7 @@ impl Distribution {
     fn draw(self, stream: u32, index: u64) -> f64 {
         match self {
             Distribution::Uniform => uniform(stream, index),
-            Distribution::Normal => {
-                let (radius, angle) = (uniform(stream, 2 * index), uniform(stream, 2 * index + 1));
-                libm::sqrt(-2.0 * libm::log(1.0 - radius)) * libm::cos(core::f64::consts::TAU * angle)
-            }
+            Distribution::Normal => normal(stream, index),
         }
     }
 }

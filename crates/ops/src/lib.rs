@@ -18,12 +18,14 @@ mod convolution_backward;
 mod copies;
 mod dense;
 mod distance;
+mod distributions;
 mod elementwise;
 #[cfg(feature = "fft")]
 mod fft;
 mod fill;
 mod grid_sampler;
 mod indexing;
+mod linalg;
 mod linear;
 mod llama;
 mod normalization;
@@ -54,6 +56,7 @@ pub static TABLES: &[&[Op]] = &[
     elementwise::unary::OPS,
     elementwise::binary::OPS,
     elementwise::functions::OPS,
+    elementwise::polynomials::OPS,
     elementwise::compare::OPS,
     elementwise::select::OPS,
     elementwise::gated::OPS,
@@ -63,16 +66,19 @@ pub static TABLES: &[&[Op]] = &[
     copies::rearrange::OPS,
     fill::OPS,
     random::OPS,
+    distributions::OPS,
     pad::OPS,
     indexing::advanced::OPS,
     indexing::along::OPS,
     indexing::meeting::OPS,
     indexing::bags::OPS,
+    indexing::segments::OPS,
     indexing::masked::OPS,
     linear::OPS,
     #[cfg(feature = "fft")]
     fft::OPS,
     products::OPS,
+    linalg::OPS,
     distance::OPS,
     attention::OPS,
     convolution::OPS,
@@ -89,6 +95,7 @@ pub static TABLES: &[&[Op]] = &[
     ordering::searching::OPS,
     ordering::running::OPS,
     ordering::counting::OPS,
+    ordering::unique::OPS,
     quantized::OPS,
     quantized_weights::OPS,
     llama::OPS,

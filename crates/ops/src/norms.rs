@@ -2,10 +2,11 @@
 //!
 //! Like rare element-wise functions they compute in `f64` and are called through a pointer, here once for each row of
 //! reduced elements.
-use crate::dense::{buffer_bytes, converted, store_row_major, wide_bytes};
-use crate::operands::misaligned;
+use crate::dense::{buffer_bytes, converted, store, store_row_major, wide_bytes};
+use crate::operands::{misaligned, shape_fault};
 use crate::ops;
 use crate::reduction::{Dims, reduced_last};
+use crate::strided::{layout, offsets};
 use sconce_core::{Args, Call, Fault, Op};
 use sconce_kernels::view::view_mut;
 
@@ -30,6 +31,7 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::norm.dtype_out" [7] writes [5] scratch |args| scratch(args, 5), => |call| norms(call, Some(2), Some(3), 5);
     "aten::norm.Scalar_out" [4] writes [2] scratch |args| scratch(args, 2), => |call| norms(call, None, None, 2);
     "aten::norm.ScalarOpt_dtype_out" [5] writes [3] scratch |args| scratch(args, 3), => |call| norms(call, None, None, 3);
+    "aten::trace.out" [3] writes [1] scratch |args| wide_bytes(args, 0), => trace;
 };
 
 /// The elements gathered, the elements converted, the results.
@@ -86,17 +88,38 @@ fn norms(call: &mut Call<'_>, dims: Option<usize>, keep: Option<usize>, out: usi
     if order.is_infinite() && Dims::new(call, &x, dims, false)?.count(&x) == 0 {
         return Err(Fault::argument(0, "the largest or smallest of no elements does not exist"));
     }
-    rows(call, dims, keep, out, &|row| norm(row, order))
+    rows(call, dims, keep, out, &|row| norm(row.iter().copied(), order))
 }
 
-fn norm(row: &[f64], order: f64) -> f64 {
-    let sizes = || row.iter().map(|x| x.abs());
+/// The norm of some numbers.
+pub(crate) fn norm(numbers: impl Iterator<Item = f64>, order: f64) -> f64 {
+    let sizes = numbers.map(f64::abs);
     match order {
-        0.0 => count_nonzero(row),
-        1.0 => total(sizes()),
-        2.0 => libm::sqrt(total(row.iter().map(|x| x * x))),
-        f64::INFINITY => sizes().fold(0.0, |most, x| if x > most || x.is_nan() { x } else { most }),
-        f64::NEG_INFINITY => sizes().fold(f64::INFINITY, |least, x| if x < least || x.is_nan() { x } else { least }),
-        _ => libm::pow(total(sizes().map(|x| libm::pow(x, order))), 1.0 / order),
+        0.0 => sizes.filter(|&x| x != 0.0).count() as f64,
+        1.0 => total(sizes),
+        2.0 => libm::sqrt(total(sizes.map(|x| x * x))),
+        f64::INFINITY => sizes.fold(0.0, |most, x| if x > most || x.is_nan() { x } else { most }),
+        f64::NEG_INFINITY => sizes.fold(f64::INFINITY, |least, x| if x < least || x.is_nan() { x } else { least }),
+        _ => libm::pow(total(sizes.map(|x| libm::pow(x, order))), 1.0 / order),
+    }
+}
+
+/// The sum of the diagonal of a matrix: of whole numbers in int64, of others in float64.
+fn trace(call: &mut Call<'_>) -> Result<(), Fault> {
+    let x = call.tensor(0)?;
+    let diagonal = layout(&x.shape).diagonal(0, 0, 1).map_err(shape_fault)?;
+    if diagonal.rank() != 1 {
+        return Err(Fault::argument(0, "a matrix is needed here, not {} dimensions").with([x.shape.rank()]));
+    }
+    if x.dtype.is_integral(true) {
+        let data = converted::<i64>(call, 0, x)?;
+        let sum = offsets(&diagonal).filter_map(|at| data.get(at)).fold(0, |sum: i64, &x| sum.wrapping_add(x));
+        let target = call.out(1, &[])?;
+        store(call, 1, &[sum], target)
+    } else {
+        let data = converted::<f64>(call, 0, x)?;
+        let sum = total(offsets(&diagonal).filter_map(|at| data.get(at)).copied());
+        let target = call.out(1, &[])?;
+        store(call, 1, &[sum], target)
     }
 }

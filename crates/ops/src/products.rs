@@ -2,14 +2,17 @@
 //!
 //! A vector is a matrix with one row or one column, so that all of them are a [`Product`]; what is added broadcasts to
 //! the result.
-use crate::dense::{buffer_bytes, reorder_scratch};
+use crate::dense::{buffer_bytes, converted, reorder_scratch, wide_bytes, write_converted};
 use crate::linear::{Product, add_scaled, fits, sizes};
-use crate::operands::{elements, meet, misaligned};
+use crate::operands::{elements, meet, misaligned, shape_fault};
 use crate::ops;
+use crate::strided::layout;
 use crate::typed::for_dtype;
 use sconce_core::{Args, Call, Fault, Op, ScalarType, Shape, Tensor};
 use sconce_kernels::gemm::gemm_scratch;
+use sconce_kernels::map::Broadcast;
 use sconce_kernels::view::view_mut;
+use sconce_schema::{Layout, normalize_dims, shapes};
 
 /// Products with vectors and sums.
 pub(crate) static OPS: &[Op] = ops! {
@@ -24,6 +27,9 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::addbmm.out" [7] writes [5] scratch |args| {
         scratch(args, [1, 2], 5).saturating_add(buffer_bytes(args.capacity(1).unwrap_or(0)))
     }, => sum_batched;
+    "aten::_trilinear.out" [10] writes [8] scratch |args| {
+        [0, 1, 2, 8].iter().map(|&argument| wide_bytes(args, argument)).fold(0, usize::saturating_add)
+    }, => three;
 };
 
 /// An upper bound for all forms: operands in another order, and the kernel's own for any way to see them as matrices.
@@ -116,4 +122,39 @@ fn batched_sizes(a: &Tensor<'_>, b: &Tensor<'_>) -> Result<(usize, usize, usize,
     }
     fits(2, k, rows)?;
     Ok((batch, m, n, k))
+}
+
+/// The product of three tensors with new dimensions of size 1 (arguments 3 to 5), summed along dimensions (argument 6).
+fn three(call: &mut Call<'_>) -> Result<(), Fault> {
+    let spread = |n: usize| -> Result<Layout, Fault> {
+        let shape = call.tensor_type(n)?.1;
+        let insert = |x: Layout, &dim: &i64| x.unsqueeze(dim).map_err(|error| shape_fault(error).at(3 + n));
+        call.ints(3 + n)?.iter().try_fold(layout(&shape), insert)
+    };
+    let layouts = [spread(0)?, spread(1)?, spread(2)?];
+    let sizes = shapes::broadcast(layouts.each_ref().map(|x| &*x.sizes)).map_err(shape_fault)?;
+    let [a, b, c] = layouts.map(|x| x.broadcast_to(&sizes).map_err(shape_fault));
+    let layouts = [a?, b?, c?];
+    let summed = normalize_dims(&call.ints(6)?, sizes.len());
+    let summed = summed.ok_or(Fault::argument(6, "a dimension does not exist or is named twice"))?;
+    let part = |summed_ones: bool| layouts.map(|x| x.keep(|dim, _| (summed >> dim & 1 == 1) == summed_ones));
+    let (kept, summed) = (part(false), part(true));
+    let walk = |parts: &[Layout; 3]| Broadcast::new(&parts[0].sizes, parts.each_ref().map(|part| part.strides()));
+    let (outer, inner) = (walk(&kept), walk(&summed));
+    let (a, b, c) = (call.tensor(0)?, call.tensor(1)?, call.tensor(2)?);
+    let (a, b, c) = (converted::<f64>(call, 0, a)?, converted::<f64>(call, 1, b)?, converted::<f64>(call, 2, c)?);
+    let out = call.out(8, &kept[0].sizes)?;
+    write_converted::<f64>(call, 8, out, |out| {
+        outer.rows(0..outer.len(), |at, len, starts, steps| {
+            for (i, out) in out[at..at + len].iter_mut().enumerate() {
+                let [x, y, z] = core::array::from_fn(|n| starts[n] + i * steps[n]);
+                *out = 0.0;
+                inner.rows(0..inner.len(), |_, len, [p, q, r], [dp, dq, dr]| {
+                    let product = |i: usize| a[x + p + i * dp] * b[y + q + i * dq] * c[z + r + i * dr];
+                    *out += (0..len).map(product).sum::<f64>();
+                });
+            }
+        });
+        Ok(())
+    })
 }

@@ -171,6 +171,7 @@ pub(crate) fn offsets(layout: &Layout) -> Offsets {
 }
 
 /// See [`offsets`].
+#[derive(Clone)]
 pub(crate) struct Offsets {
     layout: Layout,
     index: [usize; MAX_RANK],

@@ -13,7 +13,7 @@ use crate::operands::{same_type, shape_fault};
 use crate::ops;
 use crate::strided::{Target, View, copy_element, layout, offsets, reshape, write};
 use sconce_core::{Call, Fault, Op, Tensor, TensorMut};
-use sconce_schema::{Layout, shapes};
+use sconce_schema::{Layout, ShapeError, Sizes, normalize_dim, shapes};
 
 /// A row that copies a view of argument 0 to argument `$out`: an expression for the view's layout.
 macro_rules! view {
@@ -64,6 +64,7 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::select_scatter.out" [6] writes [4] => |call| scatter_part(call, 4, |call, out| {
         out.select(call.int(2)?, call.int(3)?).map_err(shape_fault)
     });
+    "aten::diag_embed.out" [6] writes [4] => diag_embed;
     "aten::diagonal_scatter.out" [7] writes [5] => |call| scatter_part(call, 5, |call, out| {
         out.diagonal(call.int(2)?, call.int(3)?, call.int(4)?).map_err(shape_fault)
     });
@@ -86,6 +87,28 @@ fn copy_view(
     let x = x.through(view(call, x.layout)?);
     let target = call.out(out, &x.layout.sizes)?;
     write(call.parallel(), &x, target.into())
+}
+
+/// The last dimension of argument 0 on a diagonal of two new dimensions, among zeros.
+fn diag_embed(call: &mut Call<'_>) -> Result<(), Fault> {
+    let (x, offset) = (View::from(call.tensor(0)?), call.int(1)?);
+    let rank = x.layout.rank() + 1;
+    let dim = |argument| {
+        let dim = call.int(argument)?;
+        normalize_dim(dim, rank).ok_or(ShapeError::Dim { dim, rank }).map_err(|error| shape_fault(error).at(argument))
+    };
+    let (first, second) = (dim(2)?, dim(3)?);
+    let Some((&len, outer)) = x.layout.sizes.split_last().filter(|_| first != second) else {
+        return Err(Fault::argument(0, "the tensor must have a dimension, and the two of its matrices must differ"));
+    };
+    let side = usize::try_from(offset.unsigned_abs()).unwrap_or(usize::MAX).saturating_add(len);
+    let mut others = outer.iter();
+    let size = |dim| if dim == first || dim == second { side } else { others.next().copied().unwrap_or(1) };
+    let sizes = Sizes::from_fn(rank, size).ok_or(shape_fault(ShapeError::Rank(rank)))?;
+    let mut target = Target::from(call.out(4, &sizes)?);
+    target.data.fill(0);
+    let diagonal = target.layout.diagonal(offset, first as i64, second as i64).map_err(shape_fault)?;
+    write(call.parallel(), &x, target.part(diagonal))
 }
 
 /// Moves a tensor into an output to whose sizes it broadcasts, with conversion of elements where the types differ.
@@ -121,7 +144,6 @@ fn copy_in_place(call: &mut Call<'_>) -> Result<(), Fault> {
     assign(call, source, 0, target)
 }
 
-/// The layout that arguments 1 to 3 spell out, over the elements in memory order.
 /// The layout that the three arguments from `first` on describe.
 fn as_strided(call: &Call<'_>, first: usize) -> Result<Layout, Fault> {
     let natural = |argument: usize, value: i64| {

@@ -92,7 +92,7 @@ pub(crate) static OPS: &[Op] = ops! {
 };
 
 /// Applies a function of a real number.
-fn one(call: &mut Call<'_>, out: usize, f: &(dyn Fn(f64) -> f64 + Sync)) -> Result<(), Fault> {
+pub(super) fn one(call: &mut Call<'_>, out: usize, f: &(dyn Fn(f64) -> f64 + Sync)) -> Result<(), Fault> {
     let x = call.tensor(0)?;
     let target = call.out(out, x.sizes())?;
     run(call.parallel(), [Source::Tensor(x)], out, target, |x, out: &mut [f64]| each1(x, out, f))
@@ -106,7 +106,7 @@ fn question(call: &mut Call<'_>, f: &(dyn Fn(f64) -> bool + Sync)) -> Result<(),
 }
 
 /// Applies a function of two real numbers to arguments 0 and 1, either of which may be a number.
-fn both(call: &mut Call<'_>, f: &(dyn Fn(f64, f64) -> f64 + Sync)) -> Result<(), Fault> {
+pub(super) fn both(call: &mut Call<'_>, f: &(dyn Fn(f64, f64) -> f64 + Sync)) -> Result<(), Fault> {
     let (sources, _, out) = two(call, [0, 1], 2)?;
     run(call.parallel(), sources, 2, out, |x, out: &mut [f64]| each2(x, out, f))
 }

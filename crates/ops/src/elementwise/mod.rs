@@ -14,6 +14,7 @@ pub(crate) mod binary;
 pub(crate) mod compare;
 pub(crate) mod functions;
 pub(crate) mod gated;
+pub(crate) mod polynomials;
 pub(crate) mod select;
 pub(crate) mod unary;
 

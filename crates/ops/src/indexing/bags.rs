@@ -1,17 +1,21 @@
-//! Bags of embeddings: rows of a table, picked by index and joined bag by bag.
+//! Bags of embeddings: rows of a table, picked by index and joined bag by bag; tables with short rows.
 use super::Positions;
+use super::along::copied;
+use crate::norms::norm;
 use crate::operands::{elements_mut, misaligned, same_type, signed};
 use crate::ops;
 use crate::strided::layout;
 use crate::typed::{Typed, for_dtype};
 use core::ops::Range;
 use sconce_core::{Call, Fault, Op};
+use sconce_kernels::Number;
 use sconce_kernels::view::view;
 
-/// Bags of embeddings. Only the first output is computed; the others serve a gradient and are zero.
+/// Bags of embeddings. Only the first output of a bag is computed; the others serve a gradient and are zero.
 pub(crate) static OPS: &[Op] = ops! {
     "aten::_embedding_bag.out" [14] writes [9, 10, 11, 12] => embedding_bag;
     "aten::_embedding_bag_forward_only.out" [14] writes [9, 10, 11, 12] => embedding_bag;
+    "aten::embedding_renorm.out" [6] writes [4] => renormalize;
 };
 
 /// How rows are joined.
@@ -121,4 +125,30 @@ fn join<T: Typed>(bags: &Bags<'_>, bag: usize, weights: Option<&[T]>, at: impl F
     }
     let divisor = if bags.mode == Mode::Mean { count.max(1) } else { 1 };
     Ok(T::from_f64(total / divisor as f64))
+}
+
+/// A copy of a table in which the rows that are picked have a norm of at most argument 2.
+fn renormalize(call: &mut Call<'_>) -> Result<(), Fault> {
+    let (table, indices, limit, order) = (call.tensor(0)?, call.tensor(1)?, call.double(2)?, call.double(3)?);
+    let &[rows, columns] = table.sizes() else {
+        return Err(Fault::argument(0, "the table must have two dimensions, not {}").with([table.shape.rank()]));
+    };
+    let positions = Positions::new(1, &indices)?;
+    positions.check(1, rows)?;
+    let out = copied(call, table, 4)?;
+    let (from, to) = (layout(&table.shape), layout(&out.shape));
+    for_dtype!(floats, table.dtype, 0, T => {
+        let (values, out) = (view::<T>(table.data).ok_or(misaligned(0))?, elements_mut::<T>(4, out)?);
+        // A row is scaled from what it was, so that it does not matter how often it is picked.
+        for row in (0..positions.len()).map(|i| positions.get(i) as usize) {
+            let at = |column: usize| values[row * from.strides()[0] + column * from.strides()[1]].to_f64();
+            let length = norm((0..columns).map(at), order);
+            if length > limit {
+                let scale = limit / (length + 1e-7);
+                let place = |column: usize| row * to.strides()[0] + column * to.strides()[1];
+                (0..columns).for_each(|column| out[place(column)] = T::from_f64(at(column) * scale));
+            }
+        }
+        Ok(())
+    })
 }

@@ -14,7 +14,12 @@ use sconce_kernels::view::{view, view_mut};
 pub(crate) static OPS: &[Op] = ops! {
     "aten::masked_select.out" [4] writes [2] => masked_select;
     "aten::masked_scatter.out" [5] writes [3] => masked_scatter;
-    "aten::nonzero.out" [3] writes [1] => nonzero;
+    "aten::nonzero.out" [3] writes [1] => |call| nonzero(call, None, 1);
+    "aten::nonzero_static.out" [5] writes [3] => |call| {
+        let size = call.int(1)?;
+        let rows = usize::try_from(size).map_err(|_| Fault::argument(1, "{} is not a size").with_signed([size]))?;
+        nonzero(call, Some((rows, call.int(2)?)), 3)
+    };
     "aten::repeat_interleave.Tensor_out" [4] writes [2] => repeat_interleave;
 };
 
@@ -76,15 +81,18 @@ fn masked_scatter(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-fn nonzero(call: &mut Call<'_>) -> Result<(), Fault> {
+/// The positions of elements that are not zero, a row each; with a fixed number of rows, as many as fit, and rows without
+/// a position hold a number in its place.
+fn nonzero(call: &mut Call<'_>, fixed: Option<(usize, i64)>, out: usize) -> Result<(), Fault> {
     let x = call.tensor(0)?;
     for_dtype!(numbers, x.dtype, 0, T => {
         let values = elements::<T>(0, &x)?;
-        let count = values.iter().filter(|&&value| value != T::ZERO).count();
-        let out = call.out(1, &[count, x.shape.rank()])?;
-        let layout = Target::from(out);
+        let count = || values.iter().filter(|&&value| value != T::ZERO).count();
+        let rows = fixed.map_or_else(count, |(rows, _)| rows);
+        let layout = Target::from(call.out(out, &[rows, x.shape.rank()])?);
         let places = view_mut::<i64>(layout.data).filter(|_| layout.dtype == ScalarType::Long);
-        let places = places.ok_or(Fault::argument(1, "the positions must be an int64 tensor"))?;
+        let places = places.ok_or(Fault::argument(out, "the positions must be an int64 tensor"))?;
+        places.fill(fixed.map_or(0, |(_, filler)| filler));
         write_positions(&x, values, &layout.layout, places);
         Ok(())
     })
@@ -95,7 +103,7 @@ fn write_positions<T: Typed>(x: &Tensor<'_>, values: &[T], rows: &sconce_schema:
     let &[down, right] = rows.strides() else { return };
     let found = offsets(&View::from(*x).layout).enumerate();
     let found = found.filter(|&(_, at)| values.get(at).is_some_and(|&value| value != T::ZERO));
-    for (row, (mut index, _)) in found.enumerate() {
+    for (row, (mut index, _)) in found.take(rows.sizes[0]).enumerate() {
         for (dim, &size) in x.sizes().iter().enumerate().rev() {
             let place = out.get_mut(row * down + dim * right);
             place.into_iter().for_each(|place| *place = signed(index % size));

@@ -2,12 +2,14 @@
 //!
 //! Positions are data: they are checked one and all, and one that is outside of its dimension is a fault with its value.
 //! [`advanced`] picks and replaces by index tensors and masks, [`along`] gathers and scatters along one dimension,
-//! [`meeting`] joins what is scattered to one place, [`masked`] has the operators whose number of results depends on values.
+//! [`meeting`] joins what is scattered to one place, [`masked`] has the operators whose number of results depends on values,
+//! [`bags`] and [`segments`] join rows that belong together.
 pub(crate) mod advanced;
 pub(crate) mod along;
 pub(crate) mod bags;
 pub(crate) mod masked;
 pub(crate) mod meeting;
+pub(crate) mod segments;
 
 use crate::operands::{misaligned, signed};
 use crate::typed::unsupported;
@@ -26,6 +28,8 @@ impl<'c> Positions<'c> {
         match tensor.dtype {
             ScalarType::Long => view(tensor.data).map(Positions::Long).ok_or(misaligned(argument)),
             ScalarType::Int => view(tensor.data).map(Positions::Int).ok_or(misaligned(argument)),
+            // Where there are no positions, their type does not matter.
+            _ if tensor.data.is_empty() => Ok(Positions::Long(&[])),
             other => Err(unsupported(argument, other)),
         }
     }

@@ -7,6 +7,7 @@ pub(crate) mod counting;
 pub(crate) mod running;
 pub(crate) mod searching;
 pub(crate) mod sorting;
+pub(crate) mod unique;
 
 use crate::elementwise::{CHUNK, Load, loader};
 use crate::operands::shape_fault;

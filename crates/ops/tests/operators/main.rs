@@ -3,20 +3,25 @@
 //! A family has a module; [`support`] makes and runs the programs.
 mod complex;
 mod copies;
+mod distributions;
 mod fill;
 mod functions;
 mod indexing;
+mod linalg;
 mod llama;
 mod norms;
 mod ordering;
 mod pad;
+mod polynomials;
 mod pooling;
 mod products;
 mod quantized_weights;
 mod resize;
 mod scatter;
+mod segments;
 mod support;
 mod training;
+mod unique;
 
 #[test]
 fn every_name_stands_in_one_row() {
