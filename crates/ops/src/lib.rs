@@ -23,6 +23,7 @@ mod elementwise;
 #[cfg(feature = "fft")]
 mod fft;
 mod fill;
+mod fractional_pooling;
 mod grid_sampler;
 mod indexing;
 mod linalg;
@@ -84,6 +85,7 @@ pub static TABLES: &[&[Op]] = &[
     convolution::OPS,
     convolution_backward::OPS,
     pooling::OPS,
+    fractional_pooling::OPS,
     normalization::OPS,
     batch_statistics::OPS,
     softmax::OPS,

@@ -99,7 +99,7 @@ impl<'c> Image<'c> {
 }
 
 /// Batch, channels and depth, height, width of an image with `dims` spatial dimensions; the batch may be left out.
-fn image_sizes(argument: usize, shape: &Shape, dims: usize) -> Result<(usize, usize, [usize; 3]), Fault> {
+pub(crate) fn image_sizes(argument: usize, shape: &Shape, dims: usize) -> Result<(usize, usize, [usize; 3]), Fault> {
     let text = "an image of {} or {} dimensions is needed here, this tensor has {}";
     let wrong = Fault::argument(argument, text).with([dims + 1, dims + 2, shape.rank()]);
     let (batch, channels, spatial) = match *shape.sizes() {

@@ -5,6 +5,7 @@ mod complex;
 mod copies;
 mod distributions;
 mod fill;
+mod fractional_pooling;
 mod functions;
 mod indexing;
 mod linalg;
