@@ -75,6 +75,8 @@ struct MethodReport {
 struct OperatorReport {
     name: String,
     calls: usize,
+    /// How many of the calls compute from constants alone and run once, not in every run.
+    once: usize,
     present: bool,
 }
 
@@ -202,7 +204,7 @@ impl Inspect {
             inputs: ports((0..method.inputs()).map(|index| method.input(index)).collect()),
             outputs: ports((0..method.outputs()).map(|index| method.output(index)).collect()),
             instructions: chains.iter().map(|chain| chain.instructions().len()).sum(),
-            operators: operators(method),
+            operators: operators(module, method),
             delegates: delegates(method),
             external: external(method),
             memory: memory(module, method),
@@ -211,20 +213,27 @@ impl Inspect {
     }
 }
 
-fn operators(method: Method<'_>) -> Vec<OperatorReport> {
+fn operators(module: &Module, method: Method<'_>) -> Vec<OperatorReport> {
     let registry = Registry::with_defaults();
     let plan = method.plan();
-    let mut calls: BTreeMap<i32, usize> = BTreeMap::new();
-    for instruction in plan.chains().iter().flat_map(|chain| chain.instructions().iter()) {
-        if let InstructionArguments::KernelCall(call) = instruction.instr_args() {
-            *calls.entry(call.op_index()).or_default() += 1;
+    // What cannot be loaded is not folded either.
+    let folded: BTreeSet<u32> = module.folded(method.name()).unwrap_or_default().into_iter().collect();
+    let mut calls: BTreeMap<i32, (usize, usize)> = BTreeMap::new();
+    for (chain, number) in plan.chains().iter().zip(0u32..) {
+        for (instruction, index) in chain.instructions().iter().zip(0u32..) {
+            if let InstructionArguments::KernelCall(call) = instruction.instr_args() {
+                let (all, once) = calls.entry(call.op_index()).or_default();
+                *all += 1;
+                *once += usize::from(number == 0 && folded.contains(&index));
+            }
         }
     }
     let mut reports: Vec<_> = (0i32..)
         .zip(plan.operators().iter())
         .map(|(index, operator)| OperatorReport {
             name: operator.to_string(),
-            calls: calls.get(&index).copied().unwrap_or(0),
+            calls: calls.get(&index).map_or(0, |(all, _)| *all),
+            once: calls.get(&index).map_or(0, |(_, once)| *once),
             present: registry.find_kernel(&operator).is_some(),
         })
         .collect();
@@ -357,7 +366,12 @@ impl MethodReport {
         }
         let availability = |present: bool| if present { "" } else { "not in this build" }.to_owned();
         section(out, "operators", &self.operators, |row| {
-            vec![format!("{} x", row.calls), row.name.clone(), availability(row.present)]
+            let path = match row.once {
+                0 => availability(row.present),
+                once if once == row.calls => "once, at load".to_owned(),
+                once => format!("{once} of them once, at load"),
+            };
+            vec![format!("{} x", row.calls), row.name.clone(), path]
         })?;
         section(out, "delegates", &self.delegates, |row| {
             vec![row.backend.clone(), bytes(row.payload_bytes), availability(row.present)]

@@ -46,11 +46,11 @@ fn sum_of<T: Float>(x: &[T], f: impl Fn(T::Compute) -> T::Compute) -> f64 {
         let (parts, rest) = block.as_chunks::<LANES>();
         for part in parts {
             for (lane, x) in lanes.iter_mut().zip(part) {
-                *lane = *lane + f(x.widen());
+                *lane += f(x.widen());
             }
         }
         for (lane, x) in lanes.iter_mut().zip(rest) {
-            *lane = *lane + f(x.widen());
+            *lane += f(x.widen());
         }
         sum += lanes.iter().map(|lane| lane.to_f64()).sum::<f64>();
     }

@@ -53,7 +53,7 @@ const fn waits<T: Float>() -> bool {
 fn exponentials<T: Float, const LOG: bool>(max: T::Compute, x: &[T], out: &mut [T], lanes: &mut [T::Compute; STRIP]) {
     for ((lane, x), out) in lanes.iter_mut().zip(x).zip(out) {
         let e = (x.widen() - max).exp();
-        *lane = *lane + e;
+        *lane += e;
         if !LOG && waits::<T>() {
             *out = T::narrow(e);
         }

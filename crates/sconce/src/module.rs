@@ -1,6 +1,6 @@
 //! A loaded program, shared by all its sessions.
 use crate::external::External;
-use crate::folding::Folding;
+use crate::folding::{Folding, candidates};
 use crate::map::FileBytes;
 use crate::session::Session;
 use crate::{Error, Input, Needs, Options, Value};
@@ -126,6 +126,15 @@ impl Module {
     /// Bytes that a session of a method will take.
     pub fn needs(&self, method: &str) -> Result<Needs, Error> {
         Needs::of(&self.shared, self.find(method)?).map(|(needs, _)| needs)
+    }
+
+    /// The instructions of a method's first chain that compute from constants alone: they run once, for all sessions.
+    pub fn folded(&self, method: &str) -> Result<Vec<u32>, Error> {
+        let index = self.find(method)?;
+        let (loaded, options) = (self.shared.loaded(index)?, &self.shared.options);
+        let method = self.shared.method(index);
+        let found = candidates(method, &*options.registry, &loaded.kernels, options.limits.folded);
+        Ok(found.iter().map(|candidate| candidate.instruction).collect())
     }
 
     /// Makes a session for the method `forward`.

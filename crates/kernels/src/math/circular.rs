@@ -41,7 +41,7 @@ fn odd(r: f32) -> f32 {
 #[inline(always)]
 fn even(r: f32) -> f32 {
     let square = r * r;
-    let tail = polynomial!(square; 0.041_666_646, -0.001_388_730_9, 2.443_241_1e-5);
+    let tail = polynomial!(square; 0.041_666_646, -0.001_388_731, 2.443_241_1e-5);
     1.0 - square.fused(0.5, -(square * square * tail))
 }
 

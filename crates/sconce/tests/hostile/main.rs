@@ -71,8 +71,10 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
 }
 
 fn golden(extension: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
-    let files = std::fs::read_dir(folder).expect("the golden programs").map(|entry| entry.expect("an entry").path());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+    let folders = ["", "calls", "samples"].map(|folder| root.join(folder));
+    let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).expect("the golden programs"));
+    let files = entries.map(|entry| entry.expect("an entry").path());
     let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == extension)).collect();
     files.sort();
     files
