@@ -185,7 +185,10 @@ fn programs_that_ask_for_what_is_not_there() {
     }
     let report: serde_json::Value = serde_json::from_str(&sconce(["inspect", &unknown, "--json"]).out).unwrap();
     let method = &report["methods"][0];
-    assert_eq!(method["operators"][0], serde_json::json!({ "name": "mine::first.out", "calls": 1, "present": false }));
+    assert_eq!(
+        method["operators"][0],
+        serde_json::json!({ "name": "mine::first.out", "calls": 1, "once": 0, "present": false })
+    );
     assert_eq!(
         (&method["memory"]["scratch"], &method["memory"]["arenas"]),
         (&serde_json::Value::Null, &serde_json::json!([0, 24]))
