@@ -142,6 +142,9 @@ impl<'c> Parameters<'c> {
     }
 }
 
+/// Adding and subtracting this rounds to the nearest whole number, ties to even.
+const ROUND: f32 = 12_582_912.0;
+
 fn quantize(call: &mut Call<'_>, spread: Spread, [low, high]: [usize; 2], out: usize) -> Result<(), Fault> {
     let x = call.tensor(0)?;
     let parameters = Parameters::new(call, &x, spread)?;
@@ -162,15 +165,32 @@ fn quantize(call: &mut Call<'_>, spread: Spread, [low, high]: [usize; 2], out: u
         parameters.each(call, from, into, |channel, from, into| {
             let (inverse, zero_point) = (1.0 / parameters.scales.get(channel), parameters.zero_point(channel));
             let narrow = (inverse as f32, zero_point as f32);
-            for (into, &x) in into.iter_mut().zip(from) {
-                let value = match (wide, spread) {
-                    (false, Spread::Token) => libm::rintf(x * narrow.0 + narrow.1),
-                    (false, _) => libm::rintf(x * narrow.0) + narrow.1,
-                    (true, Spread::Token) => libm::rint(f64::from(x) * inverse + zero_point) as f32,
-                    (true, _) => (libm::rint(f64::from(x) * inverse) + zero_point) as f32,
-                };
-                *into = Q::from_i64(value.max(low).min(high) as i64);
-            }
+            // Whole numbers below 2^22 need no call to be rounded to.
+            let short = low - narrow.1 > -4e6 && high - narrow.1 < 4e6;
+            let token = spread == Spread::Token;
+            Isa::detect().vectorize(
+                #[inline(always)]
+                || match (wide, token) {
+                    (false, false) if short => {
+                        let (least, most) = (low - narrow.1, high - narrow.1);
+                        for (into, &x) in into.iter_mut().zip(from) {
+                            let value = (x * narrow.0).max(least).min(most);
+                            *into = Q::from_i64(i64::from((value + ROUND - ROUND + narrow.1) as i32));
+                        }
+                    }
+                    _ => {
+                        for (into, &x) in into.iter_mut().zip(from) {
+                            let value = match (wide, token) {
+                                (false, true) => libm::rintf(x * narrow.0 + narrow.1),
+                                (false, false) => libm::rintf(x * narrow.0) + narrow.1,
+                                (true, true) => libm::rint(f64::from(x) * inverse + zero_point) as f32,
+                                (true, false) => (libm::rint(f64::from(x) * inverse) + zero_point) as f32,
+                            };
+                            *into = Q::from_i64(value.max(low).min(high) as i64);
+                        }
+                    }
+                },
+            );
         });
         Ok(())
     })
