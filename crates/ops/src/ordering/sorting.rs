@@ -132,10 +132,29 @@ fn topk(call: &mut Call<'_>) -> Result<(), Fault> {
     sizes.get_mut(lines.axis).into_iter().for_each(|size| *size = k);
     select(call, &lines, Outs { values: 5, indices: Some(6), sizes: &sizes, count: k }, |keys, order| {
         if k > 0 && k < order.len() {
+            if k <= FEW {
+                return keep_first(order, k, by_key(keys, largest));
+            }
             order.select_nth_unstable_by(k - 1, by_key(keys, largest));
         }
         order[..k].sort_unstable_by(by_key(keys, largest));
     })
+}
+
+/// Up to so many results it pays to keep them sorted while the line is read.
+const FEW: usize = 64;
+
+/// Brings the first `k` of a line to its front, in order. Most of a long line is only compared with the last of them.
+fn keep_first(line: &mut [u64], k: usize, compare: impl Fn(&u64, &u64) -> core::cmp::Ordering) {
+    line[..k].sort_unstable_by(&compare);
+    for i in k..line.len() {
+        let next = line[i];
+        if compare(&next, &line[k - 1]).is_lt() {
+            let at = line[..k].partition_point(|kept| compare(kept, &next).is_lt());
+            line.copy_within(at..k - 1, at + 1);
+            line[at] = next;
+        }
+    }
 }
 
 /// One result per line; there must be something to choose from.
