@@ -19,6 +19,10 @@ pub use circular::{acos, asin, atan, atan2, cos, cos_all, sin, sin_all, tan, tan
 pub use exponential::{cosh, erf, exp, exp2, expm1, gelu, gelu_tanh, sigmoid, silu, sinh, tanh};
 pub use logarithm::{acosh, asinh, atanh, log, log1p, log2, log10, pow};
 
+/// Adding and subtracting this rounds to the nearest whole number, ties to even, which is then in the low bits; for
+/// numbers below 2^22.
+pub const ROUND: f32 = 12_582_912.0;
+
 /// `polynomial!(x; c0, c1, ...)` is `c0 + c1 * x + ...`, written out so that nothing is left to unroll.
 macro_rules! polynomial {
     ($x:expr; $c:expr) => { $c };

@@ -118,9 +118,6 @@ reducers! {
     /// Whether all elements are not zero.
     All<T: Number>: u8 => Bool, 1,
         |a, x| a & u8::from(x != T::ZERO), |p, q| p & q, |end, n| Bool(end);
-    /// The sum of squares, in `f64`.
-    SumSquares<T: Number>: f64 => f64, 0.0,
-        |a, x| a + x.to_f64() * x.to_f64(), |p, q| p + q, |end, n| end;
 }
 
 /// One contiguous row.

@@ -10,7 +10,7 @@ use crate::ops;
 use crate::typed::{Typed, for_dtype};
 use sconce_core::{Args, Call, Fault, Op, ScalarType, Tensor};
 use sconce_kernels::view::{view, view_mut};
-use sconce_kernels::{Float, Isa, Number, split};
+use sconce_kernels::{Float, Isa, Number, math, split};
 use sconce_schema::{Sizes, normalize_dim};
 
 /// Quantisation and back.
@@ -142,9 +142,6 @@ impl<'c> Parameters<'c> {
     }
 }
 
-/// Adding and subtracting this rounds to the nearest whole number, ties to even.
-const ROUND: f32 = 12_582_912.0;
-
 fn quantize(call: &mut Call<'_>, spread: Spread, [low, high]: [usize; 2], out: usize) -> Result<(), Fault> {
     let x = call.tensor(0)?;
     let parameters = Parameters::new(call, &x, spread)?;
@@ -175,7 +172,7 @@ fn quantize(call: &mut Call<'_>, spread: Spread, [low, high]: [usize; 2], out: u
                         let (least, most) = (low - narrow.1, high - narrow.1);
                         for (into, &x) in into.iter_mut().zip(from) {
                             let value = (x * narrow.0).max(least).min(most);
-                            *into = Q::from_i64(i64::from((value + ROUND - ROUND + narrow.1) as i32));
+                            *into = Q::from_i64(i64::from((value + math::ROUND - math::ROUND + narrow.1) as i32));
                         }
                     }
                     _ => {

@@ -5,13 +5,11 @@
 //! `q` has at most twelve: that is up to [`NEAR`]. Beyond, `2 / pi` is needed to hundreds of bits, and its product with `x`
 //! is taken modulo 4 in whole numbers. The slices of [`sin_all`] and its like are looked at first, so that the usual case
 //! is a loop without that.
-use super::{Fused, polynomial, sqrt, with_sign};
+use super::{Fused, ROUND, polynomial, sqrt, with_sign};
 use core::f32::consts::{FRAC_PI_2, PI};
 
 /// Up to here the four parts of `pi / 2` serve.
 const NEAR: f32 = 6000.0;
-/// Adding and subtracting this rounds to the nearest whole number, which is then in the low bits.
-const ROUND: f32 = 12_582_912.0;
 /// `pi / 2`: 8, 11, 11 bits, and the rest.
 const PARTS: [f32; 4] = [1.570_312_5, 0.000_483_751_3, 7.549_533_6e-8, 2.563_344e-12];
 /// What `FRAC_PI_2` lacks.

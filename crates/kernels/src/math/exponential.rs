@@ -2,10 +2,8 @@
 //!
 //! `x = n ln 2 + r` with a whole `n` and |r| at most half of `ln 2`; `e^r` is a polynomial, `2^n` goes into the exponent
 //! bits. `ln 2` is split into a part with so few bits that `n` times it is exact, and the rest.
-use super::{Fused, at_most, limit, polynomial, with_sign};
+use super::{Fused, ROUND, at_most, limit, polynomial, with_sign};
 
-/// Adding and subtracting this rounds to the nearest whole number, which is then in the low bits.
-const ROUND: f32 = 12_582_912.0;
 /// 355/512.
 pub(super) const LN_2_HIGH: f32 = 0.693_359_4;
 pub(super) const LN_2_LOW: f32 = -2.121_944_4e-4;

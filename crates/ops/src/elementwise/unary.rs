@@ -204,13 +204,8 @@ fn sign<R: Real>(x: R) -> R {
 
 fn gelu(call: &mut Call<'_>) -> Result<(), Fault> {
     match call.str(1)? {
-        "none" => {
-            real!(@run call, 2, |x: R| x * 0.5 * (1.0 + Real::erf(x * core::f64::consts::FRAC_1_SQRT_2 as R)))
-        }
-        "tanh" => real!(@run call, 2, |x: R| {
-            let inner = core::f64::consts::FRAC_2_SQRT_PI as R * core::f64::consts::FRAC_1_SQRT_2 as R * (x + 0.044715 * x * x * x);
-            0.5 * x * (1.0 + Real::tanh(inner))
-        }),
+        "none" => real!(@run call, 2, |x: R| math::Math::gelu(x)),
+        "tanh" => real!(@run call, 2, |x: R| math::Math::gelu_tanh(x)),
         _ => Err(Fault::argument(1, "approximate must be `none` or `tanh`")),
     }
 }
