@@ -17,6 +17,7 @@ pub mod conv;
 pub mod copy;
 pub mod delta_rule;
 pub mod element;
+pub mod epilogue;
 pub mod factor;
 pub mod gemm;
 pub mod grid;

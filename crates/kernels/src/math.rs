@@ -134,22 +134,35 @@ math! {
     /// The square root.
     sqrt => sqrt, |x| sqrt_wide(x);
     /// The largest whole number not above.
-    floor => libm::floorf, |x| libm::floor(x);
+    floor => floor, |x| libm::floor(x);
     /// The smallest whole number not below.
-    ceil => libm::ceilf, |x| libm::ceil(x);
+    ceil => ceil, |x| libm::ceil(x);
     /// The whole part.
     trunc => libm::truncf, |x| libm::trunc(x);
     /// The nearest whole number, ties to even.
     round => libm::rintf, |x| libm::rint(x);
 }
 
-/// The square root.
-#[inline(always)]
-pub fn sqrt(x: f32) -> f32 {
-    #[cfg(feature = "std")]
-    return x.sqrt();
-    #[cfg(not(feature = "std"))]
-    libm::sqrtf(x)
+/// Functions for which there is an instruction, and a call where there is no operating system.
+macro_rules! instructions {
+    ($($(#[$doc:meta])* $name:ident $fallback:ident;)*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name(x: f32) -> f32 {
+            #[cfg(feature = "std")]
+            return x.$name();
+            #[cfg(not(feature = "std"))]
+            libm::$fallback(x)
+        }
+    )*};
+}
+instructions! {
+    /// The square root.
+    sqrt sqrtf;
+    /// The largest whole number not above.
+    floor floorf;
+    /// The smallest whole number not below.
+    ceil ceilf;
 }
 
 #[inline(always)]

@@ -1,0 +1,152 @@
+//! What becomes of results while they are still in the first-level cache.
+//!
+//! A kernel that has just written a piece of its output calls [`finish`] on it: a list of [`Then`]s, interpreted once per
+//! piece, each a plain loop that vectorises. That costs a load and a store per element from the nearest cache, where a
+//! separate pass would fetch the tensor from memory again. A kernel may do the first steps in registers instead (bias
+//! and limits, mostly) and hand on the rest of the list.
+use crate::gemm::clamp;
+use crate::isa::Isa;
+use crate::math;
+
+macro_rules! functions {
+    ($($(#[$doc:meta])* $name:ident $(($($parameter:ident),+))? => |$x:ident| $value:expr;)*) => {
+        /// A function of one number.
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub enum Function {
+            $($(#[$doc])* $name $(($(functions!(number $parameter)),+))?,)*
+        }
+
+        impl Function {
+            /// Applies the function to every element.
+            pub fn apply(self, isa: Isa, values: &mut [f32]) {
+                isa.vectorize(
+                    #[inline(always)]
+                    || match self {
+                        $(Self::$name $(($($parameter),+))? => each(values, #[inline(always)] |$x| $value),)*
+                    },
+                );
+            }
+        }
+    };
+    (number $parameter:ident) => { f32 };
+}
+functions! {
+    /// The absolute value.
+    Abs => |x| x.abs();
+    /// The number with the other sign.
+    Negate => |x| -x;
+    /// The smallest whole number not below.
+    Ceil => |x| math::ceil(x);
+    /// The largest whole number not above.
+    Floor => |x| math::floor(x);
+    /// `x * x`
+    Square => |x| x * x;
+    /// The square root.
+    SquareRoot => |x| math::sqrt(x);
+    /// One divided by the square root.
+    ReciprocalSquareRoot => |x| 1.0 / math::sqrt(x);
+    /// `e^x`
+    Exp => |x| math::exp(x);
+    /// The natural logarithm.
+    Log => |x| math::log(x);
+    /// The sine.
+    Sin => |x| math::sin(x);
+    /// The cosine.
+    Cos => |x| math::cos(x);
+    /// The hyperbolic tangent.
+    Tanh => |x| math::tanh(x);
+    /// `1 / (1 + e^-x)`
+    Sigmoid => |x| math::sigmoid(x);
+    /// `x * sigmoid(x)`
+    Silu => |x| math::silu(x);
+    /// The Gaussian error linear unit.
+    Gelu => |x| math::gelu(x);
+    /// The same, approximated by a hyperbolic tangent.
+    GeluTanh => |x| math::gelu_tanh(x);
+    /// `clamp(x + 3, 0, 6) / 6`
+    HardSigmoid => |x| clamp(x + 3.0, (0.0, 6.0)) * (1.0 / 6.0);
+    /// `x * clamp(x + 3, 0, 6) / 6`
+    HardSwish => |x| x * clamp(x + 3.0, (0.0, 6.0)) * (1.0 / 6.0);
+    /// `alpha * (e^x - 1)` below zero.
+    Elu(alpha) => |x| if x < 0.0 { alpha * math::expm1(x) } else { x };
+    /// `slope * x` below zero.
+    LeakyRelu(slope) => |x| if x < 0.0 { slope * x } else { x };
+    /// Limits to `low..=high`; NaN stays.
+    Clamp(low, high) => |x| clamp(x, (low, high));
+    /// `factor * x + summand`
+    Affine(factor, summand) => |x| factor * x + summand;
+}
+
+#[inline(always)]
+fn each(values: &mut [f32], f: impl Fn(f32) -> f32) {
+    for x in values {
+        *x = f(*x);
+    }
+}
+
+/// One step after the main computation.
+#[derive(Clone, Copy, Debug)]
+pub enum Then<'a> {
+    /// A function of each element.
+    Apply(Function),
+    /// Adds a tensor laid out as the output.
+    Add(&'a [f32]),
+    /// Multiplies by a tensor laid out as the output.
+    Multiply(&'a [f32]),
+}
+
+/// Takes the steps for the piece `values` of an output, which starts at element `at` of it.
+pub fn finish(isa: Isa, then: &[Then<'_>], at: usize, values: &mut [f32]) {
+    for step in then {
+        match *step {
+            Then::Apply(function) => function.apply(isa, values),
+            Then::Add(other) => combine(isa, values, &other[at..], |a, b| a + b),
+            Then::Multiply(other) => combine(isa, values, &other[at..], |a, b| a * b),
+        }
+    }
+}
+
+#[inline(always)]
+fn combine(isa: Isa, values: &mut [f32], other: &[f32], f: impl Fn(f32, f32) -> f32) {
+    let other = &other[..values.len()];
+    isa.vectorize(
+        #[inline(always)]
+        || {
+            for (x, y) in values.iter_mut().zip(other) {
+                *x = f(*x, *y);
+            }
+        },
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_follow_each_other_at_their_place() {
+        for isa in Isa::available() {
+            let residual: Vec<f32> = (0..40).map(|i| i as f32).collect();
+            let then = [
+                Then::Add(&residual),
+                Then::Apply(Function::Clamp(0.0, 20.0)),
+                Then::Multiply(&residual),
+                Then::Apply(Function::Affine(2.0, 1.0)),
+            ];
+            let mut values = [-12.0; 21];
+            finish(isa, &then, 10, &mut values);
+            for (i, value) in values.into_iter().enumerate() {
+                let place = (10 + i) as f32;
+                assert_eq!(value, (place - 12.0).clamp(0.0, 20.0) * place * 2.0 + 1.0);
+            }
+        }
+    }
+
+    #[test]
+    fn hard_swish_is_flat_then_straight() {
+        let mut values = [-4.0, -3.0, -1.5, 0.0, 1.0, 3.0, 5.0];
+        Function::HardSwish.apply(Isa::detect(), &mut values);
+        let expected = [0.0, 0.0, -0.375, 0.0, 4.0 / 6.0, 3.0, 5.0];
+        assert!(values.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{values:?}");
+    }
+}
