@@ -1,0 +1,197 @@
+//! Sizes of results from sizes of inputs.
+
+use crate::graph::{Graph, Node, Origin};
+use crate::op::Op;
+use sconce_schema::shapes;
+
+/// Known sizes of a tensor.
+pub type Shape = Vec<usize>;
+
+/// The sizes of all values for inputs of these sizes, or a sentence about the node that cannot be. Values that are not
+/// reached keep the sizes of their types.
+pub fn infer(graph: &Graph, inputs: &[&[usize]]) -> Result<Vec<Shape>, String> {
+    let mut sizes: Vec<Shape> = graph.values.iter().map(|value| value.ty.sizes()).collect();
+    for (id, input) in graph.inputs.iter().zip(inputs) {
+        sizes[id.index()] = input.to_vec();
+    }
+    for (place, node) in graph.nodes.iter().enumerate() {
+        let inputs: Vec<&[usize]> = node.inputs.iter().map(|id| &*sizes[id.index()]).collect();
+        let results = result_shapes(&node.op, &inputs)
+            .ok_or_else(|| format!("node {place}, {}, does not take inputs of sizes {inputs:?}", node.op.name()))?;
+        check_steps(node, &results, &sizes).ok_or_else(|| {
+            format!(
+                "node {place}, {}, is followed by a step with a value that is not of size {results:?}",
+                node.op.name()
+            )
+        })?;
+        for (id, result) in node.outputs.iter().zip(results) {
+            sizes[id.index()] = result;
+        }
+    }
+    debug_assert!(graph.values.iter().zip(&sizes).all(|(value, size)| match value.origin {
+        Origin::Constant(_) => value.ty.sizes() == *size,
+        Origin::Input | Origin::Node => true,
+    }));
+    Ok(sizes)
+}
+
+/// Steps after a node take values of the size of its result.
+fn check_steps(node: &Node, results: &[Shape], sizes: &[Shape]) -> Option<()> {
+    let further = node.reads().skip(node.inputs.len());
+    let fits = |id: crate::ValueId| Some(&sizes[id.index()]) == results.first();
+    further.into_iter().all(fits).then_some(())
+}
+
+/// The sizes of the results of one operation; `None` if the inputs do not suit it.
+pub fn result_shapes(op: &Op, inputs: &[&[usize]]) -> Option<Vec<Shape>> {
+    let first = *inputs.first()?;
+    let one = |shape: Shape| Some(vec![shape]);
+    match op {
+        Op::Map(_) | Op::Convert | Op::Copy if inputs.len() == 1 => one(first.to_vec()),
+        Op::Softmax if inputs.len() == 1 && !first.is_empty() => one(first.to_vec()),
+        Op::Combine(_) if inputs.len() == 2 => one(shapes::broadcast(inputs.iter().copied()).ok()?.to_vec()),
+        Op::Linear => one(linear(inputs)?),
+        Op::MatMul => one(matmul(inputs)?),
+        Op::Conv2d { stride, padding, dilation, groups } => {
+            let [n, h, w, _] = convolved(inputs, *groups)?;
+            let [out, kh, kw, _] = <[usize; 4]>::try_from(*inputs.get(1)?).ok()?;
+            let size = windows([h, w], [kh, kw], *stride, *padding, *dilation)?;
+            one(vec![n, size[0], size[1], out])
+        }
+        Op::ConvTranspose2d { stride, padding, dilation, groups, extra } => {
+            let [n, h, w, _] = convolved(inputs, *groups)?;
+            let [out, kh, kw, _] = <[usize; 4]>::try_from(*inputs.get(1)?).ok()?;
+            let spread = |axis: usize, size: usize, kernel: usize| {
+                let reach = kernel.checked_sub(1)?.checked_mul(dilation[axis])?;
+                let end = size.checked_sub(1)?.checked_mul(stride[axis])?.checked_add(reach)?;
+                let end = end.checked_add(1)?.checked_add(extra[axis])?;
+                end.checked_sub(padding[axis])?.checked_sub(padding[axis + 2])
+            };
+            one(vec![n, spread(0, h, kh)?, spread(1, w, kw)?, out])
+        }
+        Op::AvgPool2d { kernel, stride, padding } => {
+            let [n, h, w, c] = image(inputs)?;
+            let size = windows([h, w], *kernel, *stride, *padding, [1, 1])?;
+            one(vec![n, size[0], size[1], c])
+        }
+        Op::MaxPool2d { kernel, stride, padding, dilation } => {
+            let [n, h, w, c] = image(inputs)?;
+            let size = windows([h, w], *kernel, *stride, *padding, *dilation)?;
+            one(vec![n, size[0], size[1], c])
+        }
+        Op::ArgMaxPool2d { kernel, padding } => {
+            let [n, h, w, c] = image(inputs)?;
+            let size = windows([h, w], *kernel, *kernel, *padding, [1, 1])?;
+            let shape = vec![n, size[0], size[1], c];
+            Some(vec![shape.clone(), shape])
+        }
+        Op::Reduce { axes, keep, .. } => one(reduced(first, axes, *keep)?),
+        Op::ResizeBilinear { size, .. } => {
+            let [n, _, _, c] = image(inputs)?;
+            one(vec![n, size[0], size[1], c])
+        }
+        Op::Reshape { sizes } => one(reshaped(first, sizes)?),
+        Op::Transpose { order } => {
+            let mut seen: Vec<usize> = order.clone();
+            seen.sort_unstable();
+            let whole = seen.iter().copied().eq(0..first.len());
+            whole.then(|| vec![order.iter().map(|&dim| first[dim]).collect()])
+        }
+        Op::Slice { starts, sizes } => one(sliced(first, starts, sizes)?),
+        Op::Pad { before, after, .. } => {
+            let alike = before.len() == first.len() && after.len() == first.len();
+            let sum =
+                |((size, before), after): ((&usize, &usize), &usize)| size.checked_add(*before)?.checked_add(*after);
+            one(first.iter().zip(before).zip(after).map(sum).collect::<Option<_>>().filter(|_| alike)?)
+        }
+        Op::Concat { axis } => one(concatenated(inputs, *axis)?),
+        _ => None,
+    }
+}
+
+fn image(inputs: &[&[usize]]) -> Option<[usize; 4]> {
+    match inputs {
+        [image] => (*image).try_into().ok(),
+        _ => None,
+    }
+}
+
+/// The sizes of a convolved image, if filter and bias suit it.
+fn convolved(inputs: &[&[usize]], groups: usize) -> Option<[usize; 4]> {
+    let image: [usize; 4] = (*inputs.first()?).try_into().ok()?;
+    let [out, _, _, group_in]: [usize; 4] = (*inputs.get(1)?).try_into().ok()?;
+    let whole = groups > 0 && out.is_multiple_of(groups) && group_in.checked_mul(groups) == Some(image[3]);
+    let bias = inputs.len() == 2 || inputs.len() == 3 && inputs[2] == [out];
+    (whole && bias).then_some(image)
+}
+
+/// How many windows fit an image.
+fn windows(
+    size: [usize; 2],
+    kernel: [usize; 2],
+    stride: [usize; 2],
+    padding: [usize; 4],
+    dilation: [usize; 2],
+) -> Option<[usize; 2]> {
+    let along = |axis: usize| {
+        let reach = kernel[axis].checked_sub(1)?.checked_mul(dilation[axis])?;
+        let room = size[axis].checked_add(padding[axis])?.checked_add(padding[axis + 2])?;
+        room.checked_sub(reach)?.checked_sub(1)?.checked_div(stride[axis])?.checked_add(1)
+    };
+    Some([along(0)?, along(1)?])
+}
+
+fn linear(inputs: &[&[usize]]) -> Option<Shape> {
+    let (&features, leading) = inputs.first()?.split_last()?;
+    let &[out, within]: &[usize; 2] = (*inputs.get(1)?).try_into().ok()?;
+    let bias = inputs.len() == 2 || inputs.len() == 3 && inputs[2] == [out];
+    (features == within && bias).then(|| leading.iter().copied().chain([out]).collect())
+}
+
+fn matmul(inputs: &[&[usize]]) -> Option<Shape> {
+    let [a, b] = inputs else { return None };
+    let (leading, &[m, k]) = a.split_last_chunk()?;
+    let (b_leading, &[b_k, n]) = b.split_last_chunk()?;
+    let batch = shapes::broadcast([leading, b_leading]).ok()?;
+    (k == b_k).then(|| batch.iter().copied().chain([m, n]).collect())
+}
+
+fn reduced(first: &[usize], axes: &[usize], keep: bool) -> Option<Shape> {
+    let valid = axes.iter().all(|&axis| axis < first.len()) && axes.is_sorted_by(|a, b| a < b);
+    let sizes = first.iter().enumerate().filter_map(|(dim, &size)| match axes.contains(&dim) {
+        true => keep.then_some(1),
+        false => Some(size),
+    });
+    valid.then(|| sizes.collect())
+}
+
+fn reshaped(first: &[usize], sizes: &[usize]) -> Option<Shape> {
+    let total = first.iter().try_fold(1usize, |total, size| total.checked_mul(*size))?;
+    let known = sizes.iter().filter(|size| **size != 0).try_fold(1usize, |total, size| total.checked_mul(*size))?;
+    let open = sizes.iter().filter(|size| **size == 0).count();
+    let rest = total.checked_div(known)?;
+    let fits = rest.checked_mul(known) == Some(total) && (open == 1 || open == 0 && rest == 1);
+    fits.then(|| sizes.iter().map(|&size| if size == 0 { rest } else { size }).collect())
+}
+
+fn sliced(first: &[usize], starts: &[usize], sizes: &[usize]) -> Option<Shape> {
+    if starts.len() != first.len() || sizes.len() != first.len() {
+        return None;
+    }
+    let part = |((&whole, &start), &size): ((&usize, &usize), &usize)| match size {
+        0 => whole.checked_sub(start),
+        _ => (start.checked_add(size)? <= whole).then_some(size),
+    };
+    first.iter().zip(starts).zip(sizes).map(part).collect()
+}
+
+fn concatenated(inputs: &[&[usize]], axis: usize) -> Option<Shape> {
+    let mut result = inputs.first()?.to_vec();
+    for input in inputs.iter().skip(1) {
+        let alike = input.len() == result.len()
+            && input.iter().zip(&result).enumerate().all(|(dim, (a, b))| dim == axis || a == b);
+        let sum = result.get(axis).filter(|_| alike)?.checked_add(*input.get(axis)?)?;
+        result[axis] = sum;
+    }
+    (axis < result.len()).then_some(result)
+}

@@ -1,0 +1,278 @@
+//! The operations: one table.
+//!
+//! A row names an operation as the text form does, says what it is, and lists its attributes. To add an operation, add a
+//! row here and its sizes in [`infer`](mod@crate::infer); engines that lack it say so.
+
+use crate::text::{Attribute, ParseError, Parser};
+use std::fmt;
+
+/// Declares an enum whose variants print as `name {attribute: value, ...}` and parse back.
+macro_rules! rows {
+    (
+        $(#[$meta:meta])* $enum:ident $(+ $(#[$wide:meta])* $group:ident($inner:ident))*;
+        $($(#[$doc:meta])* $text:literal $name:ident $({ $($(#[$note:meta])* $field:ident: $kind:ty),+ $(,)? })?;)*
+    ) => {
+        $(#[$meta])*
+        pub enum $enum {
+            $($(#[$wide])* $group($inner),)*
+            $($(#[$doc])* $name $({ $($(#[$note])* $field: $kind),+ })?,)*
+        }
+
+        impl $enum {
+            /// Its name in the text form.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$group(inner) => inner.name(),)*
+                    $(Self::$name $({ $($field: _),+ })? => $text,)*
+                }
+            }
+
+            /// Reads what follows a name; `None` if no row has it.
+            pub(crate) fn parse(name: &str, parser: &mut Parser<'_>) -> Result<Option<Self>, ParseError> {
+                let _ = &parser;
+                Ok(Some(match name {
+                    $($text => {
+                        $(parser.expect("{")?;
+                        $(let $field = parser.attribute(stringify!($field))?;)+
+                        parser.expect("}")?;)?
+                        Self::$name $({ $($field),+ })?
+                    })*
+                    _ => {
+                        $(if let Some(inner) = $inner::parse(name, parser)? {
+                            return Ok(Some(Self::$group(inner)));
+                        })*
+                        return Ok(None);
+                    }
+                }))
+            }
+        }
+
+        impl fmt::Display for $enum {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$group(inner) => inner.fmt(f),)*
+                    $(Self::$name $({ $($field),+ })? => {
+                        f.write_str($text)?;
+                        $(let mut separator = " {";
+                        $(
+                            write!(f, "{separator}{}: ", stringify!($field))?;
+                            $field.print(f)?;
+                            separator = ", ";
+                        )+
+                        let _ = separator;
+                        f.write_str("}")?;)?
+                        Ok(())
+                    })*
+                }
+            }
+        }
+    };
+}
+
+rows! {
+    /// A function of one number.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    Function;
+    /// The absolute value.
+    "abs" Abs;
+    /// The number with the other sign.
+    "negate" Negate;
+    /// The smallest whole number not below.
+    "ceil" Ceil;
+    /// The largest whole number not above.
+    "floor" Floor;
+    /// `x * x`
+    "square" Square;
+    /// The square root.
+    "square_root" SquareRoot;
+    /// One divided by the square root.
+    "reciprocal_square_root" ReciprocalSquareRoot;
+    /// `e^x`
+    "exp" Exp;
+    /// The natural logarithm.
+    "log" Log;
+    /// The sine.
+    "sin" Sin;
+    /// The cosine.
+    "cos" Cos;
+    /// The hyperbolic tangent.
+    "tanh" Tanh;
+    /// `1 / (1 + e^-x)`
+    "sigmoid" Sigmoid;
+    /// `x * sigmoid(x)`
+    "silu" Silu;
+    /// The Gaussian error linear unit.
+    "gelu" Gelu;
+    /// The same, approximated by a hyperbolic tangent.
+    "gelu_tanh" GeluTanh;
+    /// `clamp(x + 3, 0, 6) / 6`
+    "hard_sigmoid" HardSigmoid;
+    /// `x * clamp(x + 3, 0, 6) / 6`
+    "hard_swish" HardSwish;
+    /// `alpha * (e^x - 1)` below zero.
+    "elu" Elu {
+        /// The factor.
+        alpha: f32,
+    };
+    /// `slope * x` below zero.
+    "leaky_relu" LeakyRelu {
+        /// The factor.
+        slope: f32,
+    };
+    /// Limits to `low..=high`; NaN stays.
+    "clamp" Clamp {
+        /// The lower limit.
+        low: f32,
+        /// The upper limit.
+        high: f32,
+    };
+}
+
+rows! {
+    /// A function of two numbers, of operands that broadcast.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    Combine;
+    /// The sum.
+    "add" Add;
+    /// The difference.
+    "subtract" Subtract;
+    /// The product.
+    "multiply" Multiply;
+    /// The quotient.
+    "divide" Divide;
+    /// The larger one.
+    "maximum" Maximum;
+    /// The smaller one.
+    "minimum" Minimum;
+    /// The first one; if negative, times the second.
+    "prelu" PRelu;
+}
+
+rows! {
+    /// What a reduction computes of the numbers it meets.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    Reduction;
+    /// Their sum.
+    "sum" Sum;
+    /// Their sum, divided by how many there are.
+    "mean" Mean;
+}
+
+rows! {
+    /// What a node computes.
+    #[derive(Clone, Debug, PartialEq)]
+    Op
+    + /// A function of each element.
+    Map(Function)
+    + /// A function of two elements that meet.
+    Combine(Combine);
+    /// The same number as another type: quantises, dequantises, or quantises with scales found at run time, as the types
+    /// of input and output say.
+    "convert" Convert;
+    /// The value itself.
+    "copy" Copy;
+    /// `[.., in] x [out, in] -> [.., out]`, plus a bias `[out]` if there is a third input.
+    "linear" Linear;
+    /// `[.., m, k] x [.., k, n] -> [.., m, n]`; the leading sizes broadcast.
+    "matmul" MatMul;
+    /// A convolution of `[n, h, w, in]` with `[out, kh, kw, in / groups]`, plus a bias `[out]` if there is a third input.
+    "conv2d" Conv2d {
+        /// Steps down and to the right.
+        stride: [usize; 2],
+        /// Zeros above, left, below and right.
+        padding: [usize; 4],
+        /// Distance between taps.
+        dilation: [usize; 2],
+        /// Independent parts of the channels.
+        groups: usize,
+    };
+    /// The transposed convolution, with filter `[out, kh, kw, in / groups]`.
+    "conv_transpose2d" ConvTranspose2d {
+        /// Steps down and to the right, in the output.
+        stride: [usize; 2],
+        /// Cut from the output above, left, below and right.
+        padding: [usize; 4],
+        /// Distance between taps.
+        dilation: [usize; 2],
+        /// Independent parts of the channels.
+        groups: usize,
+        /// Added to the output below and right.
+        extra: [usize; 2],
+    };
+    /// The mean of the numbers under a window; what lies outside the image does not count.
+    "avg_pool2d" AvgPool2d {
+        /// Size of the window.
+        kernel: [usize; 2],
+        /// Steps down and to the right.
+        stride: [usize; 2],
+        /// Above, left, below and right.
+        padding: [usize; 4],
+    };
+    /// The largest number under a window.
+    "max_pool2d" MaxPool2d {
+        /// Size of the window.
+        kernel: [usize; 2],
+        /// Steps down and to the right.
+        stride: [usize; 2],
+        /// Above, left, below and right.
+        padding: [usize; 4],
+        /// Distance between taps.
+        dilation: [usize; 2],
+    };
+    /// The largest number of each window and, as a second output, its place there; windows lie side by side.
+    "argmax_pool2d" ArgMaxPool2d {
+        /// Size of the window.
+        kernel: [usize; 2],
+        /// Above, left, below and right.
+        padding: [usize; 4],
+    };
+    /// The numbers along dimensions become one.
+    "reduce" Reduce {
+        /// What of them.
+        of: Reduction,
+        /// The dimensions, in rising order.
+        axes: Vec<usize>,
+        /// Whether they stay, with size one.
+        keep: bool,
+    };
+    /// `e^x`, divided by the sum along the last dimension.
+    "softmax" Softmax;
+    /// Bilinear interpolation of `[n, h, w, c]`.
+    "resize_bilinear" ResizeBilinear {
+        /// The new height and width.
+        size: [usize; 2],
+        /// Whether corner pixels stay where they are; else pixel centres are half a pixel in.
+        align_corners: bool,
+    };
+    /// The same elements in order, with other sizes; at most one of them, given as 0, follows from the others.
+    "reshape" Reshape {
+        /// The sizes.
+        sizes: Vec<usize>,
+    };
+    /// Dimension `i` of the output is dimension `order[i]` of the input.
+    "transpose" Transpose {
+        /// The dimensions.
+        order: Vec<usize>,
+    };
+    /// A box of the input.
+    "slice" Slice {
+        /// Where it starts.
+        starts: Vec<usize>,
+        /// Its sizes; 0 takes what there is.
+        sizes: Vec<usize>,
+    };
+    /// The input with a border.
+    "pad" Pad {
+        /// How wide before the first element, per dimension.
+        before: Vec<usize>,
+        /// How wide after the last.
+        after: Vec<usize>,
+        /// What it holds.
+        value: f32,
+    };
+    /// Inputs side by side.
+    "concat" Concat {
+        /// Along this dimension.
+        axis: usize,
+    };
+}

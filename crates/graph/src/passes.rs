@@ -1,0 +1,8 @@
+//! Graph in, better graph out.
+//!
+//! A pass is a function that changes a graph and says how often; it leaves a graph that [`verify`](crate::verify)
+//! accepts. Each lives in a file of its own and is tested on graphs in text form.
+
+mod dead;
+
+pub use dead::remove_dead;

@@ -1,0 +1,298 @@
+//! Text to graph.
+
+use super::print::Attribute;
+use crate::graph::{ConstantId, Graph, Node, Origin, Source, Then, ValueId};
+use crate::op::{Function, Op};
+use crate::types::{Dim, Element, Quantized, Scheme, Storage, Symbol, Type};
+use sconce_format::ScalarType;
+use std::collections::HashMap;
+use std::fmt;
+
+/// Where a text stops being a graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseError {
+    /// The line, counted from one.
+    pub line: usize,
+    /// What was expected.
+    pub expected: String,
+    /// What is there.
+    pub found: String,
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: expected {}, found '{}'", self.line, self.expected, self.found)
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+/// Reads a graph from its text.
+pub fn parse(text: &str) -> Result<Graph, ParseError> {
+    let mut reader = Reader::default();
+    for (index, line) in text.lines().enumerate() {
+        let mut parser = Parser { line: index + 1, rest: line.trim() };
+        if !parser.rest.is_empty() && !parser.rest.starts_with("//") {
+            reader.statement(&mut parser)?;
+            parser.end()?;
+        }
+    }
+    Ok(reader.graph)
+}
+
+/// What is left of a line.
+pub(crate) struct Parser<'a> {
+    line: usize,
+    rest: &'a str,
+}
+
+impl<'a> Parser<'a> {
+    pub(crate) fn error(&self, expected: &str) -> ParseError {
+        let found = self.rest.chars().take(24).collect();
+        ParseError { line: self.line, expected: expected.to_owned(), found }
+    }
+
+    /// Takes a sign, if it comes next.
+    fn take(&mut self, sign: &str) -> bool {
+        let rest = self.rest.strip_prefix(sign);
+        self.rest = rest.unwrap_or(self.rest).trim_start();
+        rest.is_some()
+    }
+
+    pub(crate) fn expect(&mut self, sign: &str) -> Result<(), ParseError> {
+        if self.take(sign) { Ok(()) } else { Err(self.error(&format!("'{sign}'"))) }
+    }
+
+    fn end(&self) -> Result<(), ParseError> {
+        if self.rest.is_empty() { Ok(()) } else { Err(self.error("the end of the line")) }
+    }
+
+    /// A name or a number.
+    pub(crate) fn word(&mut self) -> Result<&'a str, ParseError> {
+        let in_word = |c: char| c.is_alphanumeric() || "_.-+".contains(c);
+        let length = self.rest.find(|c| !in_word(c)).unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(length);
+        if word.is_empty() {
+            return Err(self.error("a word"));
+        }
+        self.rest = rest.trim_start();
+        Ok(word)
+    }
+
+    fn number<T: std::str::FromStr>(&mut self) -> Result<T, ParseError> {
+        self.word()?.parse().map_err(|_| self.error("a number"))
+    }
+
+    /// `name: value`, and the comma after it.
+    pub(crate) fn attribute<T: Attribute>(&mut self, name: &str) -> Result<T, ParseError> {
+        self.expect(name)?;
+        self.expect(":")?;
+        let value = T::parse(self)?;
+        self.take(",");
+        Ok(value)
+    }
+
+    /// `[item, item]`
+    pub(crate) fn list<T>(
+        &mut self,
+        mut item: impl FnMut(&mut Self) -> Result<T, ParseError>,
+    ) -> Result<Vec<T>, ParseError> {
+        self.expect("[")?;
+        let mut items = Vec::new();
+        while !self.take("]") {
+            items.push(item(self)?);
+            if !self.take(",") && !self.rest.starts_with(']') {
+                return Err(self.error("',' or ']'"));
+            }
+        }
+        Ok(items)
+    }
+
+    fn dim(&mut self) -> Result<Dim, ParseError> {
+        let word = self.word()?;
+        match word.parse() {
+            Ok(size) => Ok(Dim::Fixed(size)),
+            Err(_) => {
+                self.expect("<=")?;
+                Ok(Dim::Symbol(Symbol { name: word.to_owned(), most: self.number()? }))
+            }
+        }
+    }
+
+    fn source(&mut self) -> Result<Source, ParseError> {
+        if self.take("\"") {
+            let Some((name, rest)) = self.rest.split_once('"') else {
+                return Err(self.error("a closing quote"));
+            };
+            self.rest = rest.trim_start();
+            return Ok(Source::Named(name.to_owned()));
+        }
+        if self.rest.starts_with('[') {
+            return Ok(Source::Bytes(self.list(Self::number::<u8>)?.into()));
+        }
+        let range = self.word()?;
+        let bounds = range.split_once("..").and_then(|(start, end)| Some((start.parse().ok()?, end.parse().ok()?)));
+        let (start, end) = bounds.ok_or_else(|| self.error("a range such as 0..16"))?;
+        Ok(Source::Payload(start..end))
+    }
+}
+
+#[derive(Default)]
+struct Reader {
+    graph: Graph,
+    values: HashMap<u32, ValueId>,
+    constants: HashMap<u32, ConstantId>,
+}
+
+impl Reader {
+    fn statement(&mut self, parser: &mut Parser<'_>) -> Result<(), ParseError> {
+        if parser.take("output") {
+            self.graph.outputs = self.reads(parser)?;
+            return Ok(());
+        }
+        if parser.take("@") {
+            let number = parser.number()?;
+            parser.expect("=")?;
+            let constant = self.graph.constant(parser.source()?);
+            self.constants.insert(number, constant);
+            return Ok(());
+        }
+        let mut made = vec![Self::definition(parser, &self.constants)?];
+        while parser.take(",") {
+            made.push(Self::definition(parser, &self.constants)?);
+        }
+        parser.expect("=")?;
+        match parser.word()? {
+            "input" => {
+                let inputs = self.define(made, Origin::Input, parser)?;
+                self.graph.inputs.extend(inputs);
+            }
+            "constant" => {
+                let constant = self.graph.constant(parser.source()?);
+                self.define(made, Origin::Constant(constant), parser)?;
+            }
+            name => self.node(name, made, parser)?,
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, name: &str, made: Vec<(u32, Type)>, parser: &mut Parser<'_>) -> Result<(), ParseError> {
+        let inputs = self.reads(parser)?;
+        let unknown = ParseError { line: parser.line, expected: "an operation".to_owned(), found: name.to_owned() };
+        let op = Op::parse(name, parser)?.ok_or(unknown)?;
+        let mut then = Vec::new();
+        let mut more = parser.take("then");
+        while more {
+            then.push(self.then(parser)?);
+            more = parser.take(",");
+        }
+        let outputs = self.define(made, Origin::Node, parser)?;
+        self.graph.nodes.push(Node { op, inputs, outputs, then });
+        Ok(())
+    }
+
+    fn then(&mut self, parser: &mut Parser<'_>) -> Result<Then, ParseError> {
+        match parser.word()? {
+            "add" => self.read(parser).map(Then::Add),
+            "multiply" => self.read(parser).map(Then::Multiply),
+            name => {
+                let function = Function::parse(name, parser)?;
+                function.map(Then::Apply).ok_or_else(|| parser.error("a function"))
+            }
+        }
+    }
+
+    fn read(&mut self, parser: &mut Parser<'_>) -> Result<ValueId, ParseError> {
+        parser.expect("%")?;
+        let number: u32 = parser.number()?;
+        self.values.get(&number).copied().ok_or_else(|| parser.error(&format!("a definition of %{number} before this")))
+    }
+
+    fn reads(&mut self, parser: &mut Parser<'_>) -> Result<Vec<ValueId>, ParseError> {
+        let mut reads = Vec::new();
+        while parser.rest.starts_with('%') {
+            reads.push(self.read(parser)?);
+            parser.take(",");
+        }
+        Ok(reads)
+    }
+
+    /// `%number: type`
+    fn definition(parser: &mut Parser<'_>, constants: &HashMap<u32, ConstantId>) -> Result<(u32, Type), ParseError> {
+        parser.expect("%")?;
+        let number = parser.number()?;
+        parser.expect(":")?;
+        let name = parser.word()?;
+        let storage = Storage::NAMES.iter().find(|(_, known)| *known == name);
+        let element = match storage {
+            Some((storage, _)) => {
+                let scheme = scheme(parser, constants)?;
+                Element::Quantized(Quantized { storage: *storage, scheme })
+            }
+            None => {
+                let plain = ScalarType::all().find(|dtype| dtype.name() == name);
+                Element::Plain(plain.ok_or_else(|| parser.error("the name of an element type before this"))?)
+            }
+        };
+        Ok((number, Type { element, dims: parser.list(Parser::dim)? }))
+    }
+
+    fn define(
+        &mut self,
+        made: Vec<(u32, Type)>,
+        origin: Origin,
+        parser: &Parser<'_>,
+    ) -> Result<Vec<ValueId>, ParseError> {
+        let mut ids = Vec::new();
+        for (number, ty) in made {
+            let id = self.graph.value(ty, origin);
+            if self.values.insert(number, id).is_some() {
+                return Err(parser.error(&format!("one definition only of %{number}")));
+            }
+            ids.push(id);
+        }
+        Ok(ids)
+    }
+}
+
+/// The parameters of a quantisation, in braces.
+fn scheme(parser: &mut Parser<'_>, constants: &HashMap<u32, ConstantId>) -> Result<Scheme, ParseError> {
+    parser.expect("{")?;
+    let scheme = match parser.word()? {
+        "scale" => {
+            parser.expect(":")?;
+            let scale = parser.number()?;
+            parser.expect(",")?;
+            Scheme::PerTensor { scale, zero: zero(parser)? }
+        }
+        "token" => {
+            parser.expect(":")?;
+            Scheme::PerToken { dims: parser.number()? }
+        }
+        along @ ("axis" | "group") => {
+            parser.expect(":")?;
+            let number = parser.number()?;
+            parser.expect(",")?;
+            parser.expect("scales")?;
+            parser.expect(":")?;
+            parser.expect("@")?;
+            let scales = constants.get(&parser.number()?).copied();
+            let scales = scales.ok_or_else(|| parser.error("a constant that is defined before this"))?;
+            parser.expect(",")?;
+            let zero = zero(parser)?;
+            match along {
+                "axis" => Scheme::PerChannel { axis: number, scales, zero },
+                _ => Scheme::PerGroup { size: number, scales, zero },
+            }
+        }
+        _ => return Err(parser.error("scale, axis, group or token before this")),
+    };
+    parser.expect("}")?;
+    Ok(scheme)
+}
+
+fn zero(parser: &mut Parser<'_>) -> Result<i32, ParseError> {
+    parser.expect("zero")?;
+    parser.expect(":")?;
+    parser.number()
+}

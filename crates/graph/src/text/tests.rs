@@ -1,0 +1,65 @@
+//! Text to graph and back.
+
+use crate::{parse, verify};
+
+/// One statement of every kind.
+const EVERYTHING: &str = r#"%0: float32[1, 8, 8, 4] = input
+%1: float32[n <= 16, 4] = input
+@1 = "scales"
+%2: q8{axis: 0, scales: @1, zero: 0}[16, 3, 3, 4] = constant "filter"
+%3: float32[16] = constant 16..80
+%4: float32[1, 4, 4, 16] = conv2d %0, %2, %3 {stride: [2, 2], padding: [1, 1, 1, 1], dilation: [1, 1], groups: 1} then hard_swish
+%5: float32[1, 4, 4, 16] = conv2d %0, %2 {stride: [2, 2], padding: [1, 1, 1, 1], dilation: [1, 1], groups: 1} then add %4, clamp {low: 0, high: inf}
+%6: float32[1, 2, 2, 16], %7: int32[1, 2, 2, 16] = argmax_pool2d %5 {kernel: [2, 2], padding: [0, 0, 0, 0]}
+%8: float32[1, 16] = reduce %6 {of: mean, axes: [1, 2], keep: false}
+%9: q8{scale: 0.5, zero: -3}[1, 16] = convert %8
+%10: q8{token: 1}[n <= 16, 4] = convert %1
+@5 = [0, 0, 128, 63]
+%11: q4{group: 2, scales: @5, zero: 8}[1, 4] = constant [16, 50]
+%12: float32[n <= 16, 1] = linear %10, %11
+%13: float32[n <= 16, 1] = leaky_relu %12 {slope: 0.1}
+output %7, %9, %13
+"#;
+
+#[test]
+fn every_statement_reads_back() {
+    let graph = parse(EVERYTHING).unwrap();
+    verify(&graph).unwrap();
+    let once = graph.to_string();
+    let again = parse(&once).unwrap();
+    assert_eq!(graph, again);
+    assert_eq!(once.lines().count(), EVERYTHING.lines().count());
+    assert!(once.contains("then add %4, clamp {low: 0, high: inf}"), "{once}");
+}
+
+#[test]
+fn errors_name_line_and_place() {
+    for (text, expected) in [
+        ("%0: float32[4] = input\n%1: float32[4] = fly %0", "line 2: expected an operation, found 'fly'"),
+        ("%0: float32[4] = abs %1", "line 1: expected a definition of %1 before this, found ''"),
+        ("%0: float32[4 = input", "line 1: expected ',' or ']', found '= input'"),
+        ("%0: float32[1] = input\n%0: float32[1] = input", "line 2: expected one definition only of %0, found ''"),
+        ("%0: float3[1] = input", "line 1: expected the name of an element type before this, found '[1] = input'"),
+    ] {
+        assert_eq!(parse(text).unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
+fn the_verifier_finds_what_is_wrong() {
+    for (text, expected) in [
+        ("%0: float32[4] = input\n%1: float32[5] = abs %0\noutput %1", "makes [[5]] where sizes [[4]] follow"),
+        (
+            "%0: float32[4] = input\n%1: float32[4] = softmax %0, %0\noutput %1",
+            "does not take inputs of sizes [[4], [4]]",
+        ),
+        (
+            "%0: float32[4] = input\n%1: float32[2, 2] = input\n%2: float32[4] = abs %0 then add %1\noutput %2",
+            "not of the result's size [4]",
+        ),
+        ("@0 = [0, 0, 128, 63]\n%0: q8{axis: 0, scales: @0, zero: 0}[2] = input\noutput %0", "has too few scales"),
+    ] {
+        let found = verify(&parse(text).unwrap()).unwrap_err().to_string();
+        assert!(found.contains(expected), "{found}");
+    }
+}
