@@ -26,6 +26,7 @@ pub mod isa;
 pub mod map;
 pub mod math;
 pub mod norm;
+pub mod packed;
 pub mod pool;
 pub mod reduce;
 pub mod resize;

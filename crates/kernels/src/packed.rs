@@ -1,0 +1,339 @@
+//! Products and convolutions with weights that were packed beforehand, on channels-last data.
+//!
+//! The engine's workhorse. Every convolution is a product whose rows are read in place: for a tile of output pixels and
+//! each tap of the filter there is a list of addresses, one per pixel, where the channels under that tap lie (a row of
+//! padding stands in for what is outside). Nothing is copied, and a one-by-one convolution or a linear layer is the case
+//! of one tap.
+//!
+//! ```text
+//!                     packed weights: panels of nr output channels
+//!                     ┌────────┐
+//!       taps x k rows │ bias   │  one row of bias, then a row per tap and input channel
+//!                     │ ...    │
+//!                     └────────┘
+//!  addresses of       ┌────────┐
+//!  mr pixels, per ──▶ │ mr x nr│  accumulators stay in registers over all taps; then residual, limits, store,
+//!  tap                └────────┘  and what else is to follow while the tile is in the first-level cache
+//! ```
+//!
+//! There are no blocks along k. As many panels as fit the second-level cache are taken at a time ([`NEAR`] bytes); tiles of
+//! pixels pass by them, and a tile's pixels stay in the first-level cache from panel to panel.
+#![allow(unsafe_code, reason = "addresses handed to the micro-kernels")]
+
+#[cfg(test)]
+mod tests;
+mod tile;
+
+use crate::epilogue::{Function, Then, finish};
+use crate::isa::Isa;
+use crate::split::{self, Block, Cut};
+use crate::taps::Taps;
+use core::ops::Range;
+use sconce_parallel::{Parallel, Serial};
+use tile::{Family, MOST_ROWS, Tile};
+
+/// Most taps of a filter.
+pub const MOST_TAPS: usize = 128;
+/// Bytes of weights that stay in the second-level cache while pixels pass by.
+const NEAR: usize = 512 * 1024;
+/// Multiplications below which threads cost more than they bring.
+const WORTH_THREADS: usize = 60_000;
+
+/// The geometry of a convolution of `[batch, height, width, channels]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conv2d {
+    /// Images.
+    pub batch: usize,
+    /// Height and width of an input image.
+    pub input: [usize; 2],
+    /// Channels of an input image.
+    pub in_channels: usize,
+    /// Channels of an output image.
+    pub out_channels: usize,
+    /// Height and width of the filter.
+    pub kernel: [usize; 2],
+    /// Steps between output positions (of input positions, if transposed).
+    pub stride: [usize; 2],
+    /// Zeros above, left, below and right (cut from the output, if transposed).
+    pub padding: [usize; 4],
+    /// Distance between taps.
+    pub dilation: [usize; 2],
+    /// Independent parts of the channels.
+    pub groups: usize,
+    /// Whether this is the transposed convolution.
+    pub transposed: bool,
+    /// Rows and columns added to the output of a transposed convolution.
+    pub extra: [usize; 2],
+}
+
+impl Conv2d {
+    /// The product of `rows` rows of `k` elements with a filter `[n, k]`.
+    pub fn linear(rows: usize, k: usize, n: usize) -> Self {
+        Self {
+            batch: 1,
+            input: [1, rows],
+            in_channels: k,
+            out_channels: n,
+            kernel: [1, 1],
+            stride: [1, 1],
+            padding: [0; 4],
+            dilation: [1, 1],
+            groups: 1,
+            transposed: false,
+            extra: [0, 0],
+        }
+    }
+
+    /// Height and width of an output image; `None` if the geometry makes no sense or this kernel does not take it.
+    pub fn output(&self) -> Option<[usize; 2]> {
+        let channels = self.groups > 0
+            && self.in_channels.is_multiple_of(self.groups)
+            && self.out_channels.is_multiple_of(self.groups);
+        let taps = self.kernel[0].checked_mul(self.kernel[1])?;
+        let mut output = [0; 2];
+        for (axis, output) in output.iter_mut().enumerate() {
+            let reach = self.kernel[axis].checked_sub(1)?.checked_mul(self.dilation[axis])?;
+            let padding = self.padding[axis].checked_add(self.padding[axis + 2])?;
+            *output = if self.transposed {
+                let spread = self.input[axis].checked_sub(1)?.checked_mul(self.stride[axis])?;
+                spread.checked_add(reach)?.checked_add(self.extra[axis])?.checked_add(1)?.checked_sub(padding)?
+            } else {
+                let room = self.input[axis].checked_add(padding)?.checked_sub(reach)?.checked_sub(1)?;
+                room.checked_div(self.stride[axis])?.checked_add(1)?
+            };
+        }
+        (channels && taps <= MOST_TAPS && self.stride[0] > 0 && self.stride[1] > 0).then_some(output)
+    }
+
+    fn taps(&self) -> usize {
+        self.kernel[0] * self.kernel[1]
+    }
+
+    fn group_in(&self) -> usize {
+        self.in_channels / self.groups
+    }
+
+    fn group_out(&self) -> usize {
+        self.out_channels / self.groups
+    }
+
+    fn axis(&self, axis: usize) -> Taps {
+        Taps {
+            size: self.input[axis],
+            stride: self.stride[axis],
+            padding: self.padding[axis],
+            dilation: self.dilation[axis],
+            transposed: self.transposed,
+        }
+    }
+}
+
+/// Elements that [`pack`] writes.
+pub fn packed_len(isa: Isa, conv: &Conv2d) -> usize {
+    let family = Family::of(isa);
+    group_len(&family, conv) * conv.groups + conv.group_in()
+}
+
+/// Elements of the panels of one group.
+fn group_len(family: &Family, conv: &Conv2d) -> usize {
+    (1 + conv.taps() * conv.group_in()) * conv.group_out().next_multiple_of(family.lanes)
+}
+
+/// Packs a filter `[out, taps, in / groups]` and its bias into `packed`, whose length is [`packed_len`].
+///
+/// ```text
+/// group by group, panel by panel: nr of bias, then taps * in/groups rows of nr;  at the end in/groups zeros (padding)
+/// ```
+pub fn pack(
+    isa: Isa,
+    par: &dyn Parallel,
+    conv: &Conv2d,
+    filter: impl Fn(usize) -> f32 + Sync,
+    bias: Option<&[f32]>,
+    packed: &mut [f32],
+) {
+    let family = Family::of(isa);
+    let (n, k) = (conv.group_out(), conv.taps() * conv.group_in());
+    assert_eq!(packed.len(), packed_len(isa, conv), "the packed weights of {conv:?}");
+    assert!(bias.is_none_or(|bias| bias.len() == conv.out_channels), "the bias of {conv:?}");
+    let (panels, padding) = packed.split_at_mut(group_len(&family, conv) * conv.groups);
+    padding.fill(0.0);
+    let (whole, group) = ((1 + k) * family.nr(), group_len(&family, conv));
+    // A panel that is not whole ends its group, so panels of a group are chunks of equal length but the last.
+    for (g, group) in panels.chunks_mut(group.max(1)).enumerate() {
+        split::chunks(par, group, whole, |panel, out| {
+            let columns = panel * family.nr()..n.min((panel + 1) * family.nr());
+            let width = columns.len().next_multiple_of(family.lanes);
+            let first = g * n + columns.start;
+            for (p, row) in out.chunks_exact_mut(width).enumerate() {
+                row.fill(0.0);
+                for (j, to) in row[..columns.len()].iter_mut().enumerate() {
+                    *to = match p.checked_sub(1) {
+                        None => bias.map_or(0.0, |bias| bias[first + j]),
+                        Some(p) => filter((first + j) * k + p),
+                    };
+                }
+            }
+        });
+    }
+}
+
+/// Convolves. `packed` comes from [`pack`] for the same set and geometry; `then` follows.
+pub fn conv2d(
+    isa: Isa,
+    par: &dyn Parallel,
+    conv: &Conv2d,
+    input: &[f32],
+    packed: &[f32],
+    then: &[Then<'_>],
+    output: &mut [f32],
+) {
+    let size = conv.output().unwrap_or_else(|| panic!("{conv:?} is not a convolution"));
+    let m = conv.batch * size[0] * size[1];
+    assert_eq!(input.len(), conv.batch * conv.input[0] * conv.input[1] * conv.in_channels, "input of {conv:?}");
+    assert_eq!(output.len(), m * conv.out_channels, "output of {conv:?}");
+    assert_eq!(packed.len(), packed_len(isa, conv), "packed weights of {conv:?}");
+    assert!(then.iter().all(|then| match then {
+        Then::Add(other) | Then::Multiply(other) => other.len() == output.len(),
+        Then::Apply(_) => true,
+    }));
+    if m == 0 || conv.out_channels == 0 {
+        return;
+    }
+    let family = Family::of(isa);
+    let (n, k) = (conv.group_out(), conv.taps() * conv.group_in());
+    let work = m.saturating_mul(n).saturating_mul(k);
+    let par = if work < WORTH_THREADS { &Serial } else { par };
+    let group = group_len(&family, conv);
+    let padding = packed[group * conv.groups..].as_ptr();
+    for g in 0..conv.groups {
+        let patches = Patches { conv, size, input: &input[g * conv.group_in()..], padding };
+        let panels = &packed[g * group..][..group];
+        let job = Job { isa, family, patches, panels, first_channel: g * n, channels: conv.out_channels, then };
+        let output = &mut output[g * n..];
+        split::blocks(par, output, conv.out_channels, (m, n), cuts(&family, (m, n), par.width()), |block| {
+            job.block(block);
+        });
+    }
+}
+
+/// How the output is cut into tasks: pixels first, because a task reads all weights of its channels; several per thread,
+/// so that one that is held up does less. With few pixels the channels are cut, between panels.
+fn cuts(family: &Family, (m, n): (usize, usize), width: usize) -> (Cut, Cut) {
+    let (tiles, panels) = (m.div_ceil(family.mr), n.div_ceil(family.nr()));
+    let parts = match width {
+        1 => (1, 1),
+        _ if tiles >= 2 * width => ((4 * width).min(tiles), 1),
+        _ => (1, (4 * width).min(panels)),
+    };
+    (Cut { parts: parts.0, unit: family.mr }, Cut { parts: parts.1, unit: family.nr() })
+}
+
+/// Where the channels under each tap of each output pixel lie.
+struct Patches<'a> {
+    conv: &'a Conv2d,
+    /// Height and width of the output.
+    size: [usize; 2],
+    /// The image, from the first channel of the group on.
+    input: &'a [f32],
+    padding: *const f32,
+}
+
+// SAFETY: addresses of slices that outlive the call, only read.
+unsafe impl Sync for Patches<'_> {}
+
+impl Patches<'_> {
+    /// Writes the addresses for some pixels: `addresses[tap * rows + i]` is that of pixel `first + i`.
+    fn addresses(&self, pixels: Range<usize>, addresses: &mut [*const f32]) {
+        let (conv, rows) = (self.conv, pixels.len());
+        let [vertical, horizontal] = [conv.axis(0), conv.axis(1)];
+        let [height, width] = conv.input;
+        for (i, pixel) in pixels.enumerate() {
+            let (image, y, x) =
+                (pixel / (self.size[0] * self.size[1]), pixel / self.size[1] % self.size[0], pixel % self.size[1]);
+            for ky in 0..conv.kernel[0] {
+                let line = vertical.source(y, ky).map(|y| (image * height + y) * width);
+                for kx in 0..conv.kernel[1] {
+                    let at = line.and_then(|line| Some(line + horizontal.source(x, kx)?));
+                    let address = at.map_or(self.padding, |at| self.input[at * conv.in_channels..].as_ptr());
+                    addresses[(ky * conv.kernel[1] + kx) * rows + i] = address;
+                }
+            }
+        }
+    }
+}
+
+/// What all tasks of a convolution (of one group) share.
+struct Job<'a> {
+    isa: Isa,
+    family: Family,
+    patches: Patches<'a>,
+    panels: &'a [f32],
+    /// The first channel of the group, and all channels of the output.
+    first_channel: usize,
+    channels: usize,
+    then: &'a [Then<'a>],
+}
+
+impl Job<'_> {
+    /// Computes a block of the output: some pixels, some whole panels of channels.
+    fn block(&self, mut block: Block<'_, f32>) {
+        let (nr, conv) = (self.family.nr(), self.patches.conv);
+        let k = conv.taps() * conv.group_in();
+        let near = (NEAR / ((1 + k) * nr * size_of::<f32>())).max(1) * nr;
+        let (rows, columns) = (block.rows.clone(), block.columns.clone());
+        let tiles = rows.len().div_ceil(self.family.mr);
+        let mut addresses = [core::ptr::null(); MOST_TAPS * MOST_ROWS];
+        for first in columns.clone().step_by(near) {
+            let panels = first..columns.end.min(first + near);
+            for tile in 0..tiles {
+                let top = rows.start + rows.len() * tile / tiles;
+                let bottom = rows.start + rows.len() * (tile + 1) / tiles;
+                self.patches.addresses(top..bottom, &mut addresses);
+                for column in panels.clone().step_by(nr) {
+                    self.tile(&mut block, top..bottom, column..panels.end.min(column + nr), &addresses);
+                }
+            }
+        }
+    }
+
+    fn tile(&self, block: &mut Block<'_, f32>, rows: Range<usize>, columns: Range<usize>, addresses: &[*const f32]) {
+        let conv = self.patches.conv;
+        let (taps, channels) = (conv.taps(), conv.group_in());
+        let width = columns.len().next_multiple_of(self.family.lanes);
+        let panel = &self.panels[columns.start * (1 + taps * channels)..][..width * (1 + taps * channels)];
+        let place = |row: usize| row * self.channels + self.first_channel + columns.start;
+        let (residual, then) = match self.then {
+            [Then::Add(other), rest @ ..] => (Some(other[place(rows.start)..].as_ptr()), rest),
+            all => (None, all),
+        };
+        let (limits, then) = match then {
+            [Then::Apply(Function::Clamp(low, high)), rest @ ..] => (Some((*low, *high)), rest),
+            all => (None, all),
+        };
+        let (first_row, first_column) = (block.rows.start, block.columns.start);
+        let (start, stride) = block.raw();
+        let tile = Tile {
+            taps,
+            channels,
+            rows: addresses.as_ptr(),
+            panel: panel.as_ptr(),
+            // SAFETY: row and column lie in the block, whose segments are in bounds.
+            c: unsafe { start.add((rows.start - first_row) * stride + columns.start - first_column) },
+            c_stride: stride,
+            columns: columns.len(),
+            residual,
+            limits,
+        };
+        // SAFETY: `addresses` point to `channels` elements each, of the image or of padding; the panel was cut to its
+        // length; the tile lies in the block, which this task holds alone, and the residual is as long as the output, as
+        // `conv2d` asserted. The family belongs to a held token.
+        unsafe { self.family.tile(rows.len(), width)(&tile) };
+        if !then.is_empty() {
+            for row in rows {
+                let at = place(row);
+                finish(self.isa, then, at, &mut block.row(row)[columns.start - first_column..][..columns.len()]);
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Packed convolution against a naive twin, at the edges of tiles.
+
+use super::*;
+use crate::testing::{Random, assert_close, pool};
+
+fn naive(conv: &Conv2d, input: &[f32], filter: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
+    let [h, w] = conv.output().unwrap();
+    let (group_in, group_out) = (conv.group_in(), conv.group_out());
+    let mut output = Vec::new();
+    for (n, y, x, oc) in places(conv.batch, h, w, conv.out_channels) {
+        let mut sum = bias.map_or(0.0, |bias| bias[oc]);
+        for ky in 0..conv.kernel[0] {
+            for kx in 0..conv.kernel[1] {
+                let at = (conv.axis(0).source(y, ky), conv.axis(1).source(x, kx));
+                let (Some(iy), Some(ix)) = at else { continue };
+                for c in 0..group_in {
+                    let pixel = (n * conv.input[0] + iy) * conv.input[1] + ix;
+                    let value = input[pixel * conv.in_channels + oc / group_out * group_in + c];
+                    sum += value * filter[((oc * conv.kernel[0] + ky) * conv.kernel[1] + kx) * group_in + c];
+                }
+            }
+        }
+        output.push(sum);
+    }
+    output
+}
+
+fn places(a: usize, b: usize, c: usize, d: usize) -> impl Iterator<Item = (usize, usize, usize, usize)> {
+    (0..a * b * c * d).map(move |i| (i / (b * c * d), i / (c * d) % b, i / d % c, i % d))
+}
+
+fn check(conv: &Conv2d) {
+    let pool = pool();
+    let pixels = conv.batch * conv.input[0] * conv.input[1];
+    let mut random = Random::new(1);
+    let input = random.floats(pixels * conv.in_channels);
+    let filter = random.floats(conv.out_channels * conv.taps() * conv.group_in());
+    let bias = random.floats(conv.out_channels);
+    let plain = naive(conv, &input, &filter, Some(&bias));
+    let residual = random.floats(plain.len());
+    let expected: Vec<f32> = plain.iter().zip(&residual).map(|(a, b)| (a + b).clamp(-0.5, 0.9) * b).collect();
+    for isa in Isa::available() {
+        let mut packed = vec![f32::NAN; packed_len(isa, conv)];
+        pack(isa, &Serial, conv, |i| filter[i], Some(&bias), &mut packed);
+        let mut output = vec![f32::NAN; plain.len()];
+        conv2d(isa, &Serial, conv, &input, &packed, &[], &mut output);
+        assert_close(&output, &plain, 1e-4, &(isa, conv));
+        let then = [Then::Add(&residual), Then::Apply(Function::Clamp(-0.5, 0.9)), Then::Multiply(&residual)];
+        output.fill(f32::NAN);
+        conv2d(isa, &pool, conv, &input, &packed, &then, &mut output);
+        assert_close(&output, &expected, 1e-4, &(isa, conv));
+    }
+}
+
+#[test]
+fn linear_at_the_edges_of_tiles() {
+    for rows in [1, 2, 5, 6, 7, 8, 13, 29] {
+        for n in [1, 7, 15, 16, 17, 31, 33, 63, 64, 65, 130] {
+            for k in [1, 3, 16] {
+                check(&Conv2d::linear(rows, k, n));
+            }
+        }
+    }
+}
+
+#[test]
+fn windows_of_all_kinds() {
+    let plain = Conv2d { batch: 2, input: [9, 7], kernel: [3, 3], padding: [1; 4], ..Conv2d::linear(1, 5, 18) };
+    for conv in [
+        plain,
+        Conv2d { stride: [2, 2], ..plain },
+        Conv2d { stride: [1, 3], padding: [0, 2, 1, 0], kernel: [2, 5], ..plain },
+        Conv2d { dilation: [2, 1], padding: [2; 4], ..plain },
+        Conv2d { in_channels: 6, groups: 3, ..plain },
+        Conv2d { in_channels: 4, out_channels: 4, groups: 4, ..plain },
+        Conv2d { kernel: [1, 1], padding: [0; 4], stride: [2, 2], ..plain },
+        Conv2d { transposed: true, stride: [2, 3], extra: [1, 0], ..plain },
+        Conv2d { transposed: true, in_channels: 6, groups: 2, dilation: [1, 2], ..plain },
+    ] {
+        check(&conv);
+    }
+}
+
+#[test]
+fn large_products_split_between_threads() {
+    check(&Conv2d::linear(61, 40, 200));
+    check(&Conv2d::linear(2, 300, 700));
+}
