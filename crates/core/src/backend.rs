@@ -78,12 +78,23 @@ pub struct InitContext<'a> {
     pub(crate) method: &'a str,
     pub(crate) options: &'a [RuntimeOption<'a>],
     pub(crate) parallel: &'a dyn Parallel,
+    pub(crate) explain: &'a dyn Fn(&dyn core::fmt::Display),
 }
 
 impl<'a> InitContext<'a> {
+    /// Says in a sentence of any length why the delegate cannot be made; the fault that follows says it in short.
+    pub fn explain(&self, sentence: &dyn core::fmt::Display) {
+        (self.explain)(sentence);
+    }
+
     /// The method that is loaded.
     pub fn method(&self) -> &'a str {
         self.method
+    }
+
+    /// The program that is loaded.
+    pub fn program(&self) -> Program<'a> {
+        self.program
     }
 
     /// Data by name: from external files, then from the program.

@@ -14,7 +14,7 @@ use crate::execution::Memory;
 use crate::memory::{CLAIM_WORDS, Ledger, Scratch, Span};
 use crate::state::{Place, Record, Slot, State};
 use crate::tensor::byte_size;
-use crate::{Code, Fault, MAX_RANK, Method, Parallel, ScalarType, Shape, Tensor, TensorMut};
+use crate::{Code, Fault, MAX_RANK, Method, Parallel, Program, ScalarType, Shape, Tensor, TensorMut};
 use core::ops::Deref;
 use sconce_format::flatbuf::Scalars;
 use sconce_format::pte::KernelTypes;
@@ -364,6 +364,11 @@ impl<'c> Call<'c> {
         let copy = self.scratch.bytes(span.len)?;
         self.ledger.copy(span, copy)?;
         Ok(copy)
+    }
+
+    /// The program that is run.
+    pub fn program(&self) -> Program<'c> {
+        self.memory.program
     }
 
     /// A tensor to read.

@@ -71,7 +71,7 @@ impl Folded<'_> {
 /// Bytes outside of arenas: constants, inputs and folded results.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory<'a> {
-    program: Program<'a>,
+    pub(crate) program: Program<'a>,
     inputs: &'a [Value<'a>],
     folded: &'a [u8],
 }

@@ -203,13 +203,14 @@ impl<'a> Method<'a> {
         self.plan.delegates().get(index).and_then(|delegate| delegate.id())
     }
 
-    /// Makes delegate `index`.
+    /// Makes delegate `index`. If the backend cannot, it may `explain` why.
     pub fn init_delegate(
         &self,
         index: usize,
         registry: &dyn Registry,
         options: &[RuntimeOption<'_>],
         parallel: &dyn Parallel,
+        explain: &dyn Fn(&dyn core::fmt::Display),
     ) -> Result<Owned<dyn Delegate>, Error> {
         let number = u32::try_from(index).unwrap_or(u32::MAX);
         let invalid = Fault::new(Code::InvalidProgram, "the method has no such delegate or no payload for it");
@@ -220,7 +221,7 @@ impl<'a> Method<'a> {
         if !backend.is_available() {
             return Err(Error::BackendUnavailable { delegate: number });
         }
-        let context = InitContext { program: self.program, method: self.name(), options, parallel };
+        let context = InitContext { program: self.program, method: self.name(), options, parallel, explain };
         let specs = CompileSpecs(delegate.compile_specs());
         let init = |bytes| backend.init(&context, bytes, specs).map_err(Error::at(Site::Delegate(number)));
         match self.program.file().delegate_payload(delegate).ok_or(invalid)? {

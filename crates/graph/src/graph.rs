@@ -50,6 +50,12 @@ pub enum Source {
     Bytes(Arc<[u8]>),
 }
 
+/// Finds the bytes of constants.
+pub trait Constants: Sync {
+    /// The bytes, if they are there.
+    fn bytes<'a>(&'a self, source: &'a Source) -> Option<&'a [u8]>;
+}
+
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {

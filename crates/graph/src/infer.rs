@@ -50,13 +50,20 @@ pub fn result_shapes(op: &Op, inputs: &[&[usize]]) -> Option<Vec<Shape>> {
         Op::Map(_) | Op::Convert | Op::Copy if inputs.len() == 1 => one(first.to_vec()),
         Op::Softmax if inputs.len() == 1 && !first.is_empty() => one(first.to_vec()),
         Op::Combine(_) if inputs.len() == 2 => one(shapes::broadcast(inputs.iter().copied()).ok()?.to_vec()),
-        Op::Linear => one(linear(inputs)?),
+        Op::Linear { transposed } => one(linear(inputs, *transposed)?),
         Op::MatMul => one(matmul(inputs)?),
         Op::Conv2d { stride, padding, dilation, groups } => {
             let [n, h, w, _] = convolved(inputs, *groups)?;
             let [out, kh, kw, _] = <[usize; 4]>::try_from(*inputs.get(1)?).ok()?;
             let size = windows([h, w], [kh, kw], *stride, *padding, *dilation)?;
             one(vec![n, size[0], size[1], out])
+        }
+        Op::DepthwiseConv2d { stride, padding, dilation } => {
+            let [n, h, w, channels]: [usize; 4] = first.try_into().ok()?;
+            let [1, kh, kw, out] = <[usize; 4]>::try_from(*inputs.get(1)?).ok()? else { return None };
+            let bias = inputs.len() == 2 || inputs.len() == 3 && inputs[2] == [out];
+            let size = windows([h, w], [kh, kw], *stride, *padding, *dilation)?;
+            (bias && channels > 0 && out.is_multiple_of(channels)).then(|| vec![vec![n, size[0], size[1], out]])
         }
         Op::ConvTranspose2d { stride, padding, dilation, groups, extra } => {
             let [n, h, w, _] = convolved(inputs, *groups)?;
@@ -141,9 +148,10 @@ fn windows(
     Some([along(0)?, along(1)?])
 }
 
-fn linear(inputs: &[&[usize]]) -> Option<Shape> {
+fn linear(inputs: &[&[usize]], transposed: bool) -> Option<Shape> {
     let (&features, leading) = inputs.first()?.split_last()?;
-    let &[out, within]: &[usize; 2] = (*inputs.get(1)?).try_into().ok()?;
+    let &[rows, columns]: &[usize; 2] = (*inputs.get(1)?).try_into().ok()?;
+    let (out, within) = if transposed { (columns, rows) } else { (rows, columns) };
     let bias = inputs.len() == 2 || inputs.len() == 3 && inputs[2] == [out];
     (features == within && bias).then(|| leading.iter().copied().chain([out]).collect())
 }

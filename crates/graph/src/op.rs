@@ -172,7 +172,10 @@ rows! {
     /// The value itself.
     "copy" Copy;
     /// `[.., in] x [out, in] -> [.., out]`, plus a bias `[out]` if there is a third input.
-    "linear" Linear;
+    "linear" Linear {
+        /// Whether the filter is `[in, out]`.
+        transposed: bool,
+    };
     /// `[.., m, k] x [.., k, n] -> [.., m, n]`; the leading sizes broadcast.
     "matmul" MatMul;
     /// A convolution of `[n, h, w, in]` with `[out, kh, kw, in / groups]`, plus a bias `[out]` if there is a third input.
@@ -185,6 +188,16 @@ rows! {
         dilation: [usize; 2],
         /// Independent parts of the channels.
         groups: usize,
+    };
+    /// A convolution of each channel by itself, with a filter `[1, kh, kw, out]`: channel `c` of the output comes from
+    /// channel `c * in / out` of the input.
+    "depthwise_conv2d" DepthwiseConv2d {
+        /// Steps down and to the right.
+        stride: [usize; 2],
+        /// Zeros above, left, below and right.
+        padding: [usize; 4],
+        /// Distance between taps.
+        dilation: [usize; 2],
     };
     /// The transposed convolution, with filter `[out, kh, kw, in / groups]`.
     "conv_transpose2d" ConvTranspose2d {

@@ -37,6 +37,7 @@ mod taps;
 #[cfg(test)]
 mod testing;
 pub mod view;
+pub mod windows;
 
 pub use element::{Bool, Complex, Element, Float, Number, convert};
 pub use isa::Isa;

@@ -51,6 +51,8 @@ pub enum Error {
         name: String,
         /// Why.
         fault: Fault,
+        /// What the backend said about it, if it did.
+        reason: String,
     },
     /// The program has no such method.
     MethodNotFound {
@@ -197,8 +199,9 @@ impl fmt::Display for Error {
                 f.write_str("Register the backend, or export without it")
             }
             Error::BackendUnavailable { name } => write!(f, "the backend {name} cannot run on this machine"),
-            Error::Backend { name, fault } => {
-                write!(f, "the backend {name} cannot take its part of the program: {fault}")
+            Error::Backend { name, fault, reason } => {
+                write!(f, "the backend {name} cannot take its part of the program: {fault}")?;
+                if reason.is_empty() { Ok(()) } else { write!(f, ": {reason}") }
             }
             Error::MethodNotFound { name, available } => {
                 write!(f, "the program has no method `{name}`; it has {}", available.join(", "))

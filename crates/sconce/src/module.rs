@@ -7,6 +7,7 @@ use crate::{Error, Input, Needs, Options, Value};
 use sconce_core::{Delegate, Error as CoreError, KernelId, Method, Owned, Parallel as _, Program, Registry as _, Site};
 use sconce_format::pte::Header;
 use sconce_parallel::Pool;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -204,19 +205,21 @@ impl Shared {
         method.resolve(registry, &mut kernels).map_err(Error::Core)?;
         let delegates = (0..method.delegates())
             .map(|index| {
-                let made = method.init_delegate(index, registry, &[], &*self.pool);
-                made.map_err(|error| delegate_error(method, index, error))
+                let reason = RefCell::new(String::new());
+                let explain = |sentence: &dyn std::fmt::Display| *reason.borrow_mut() = sentence.to_string();
+                let made = method.init_delegate(index, registry, &[], &*self.pool, &explain);
+                made.map_err(|error| delegate_error(method, index, error, reason.take()))
             })
             .collect::<Result<Vec<_>, _>>()?;
         Ok(cell.get_or_init(|| Loaded { kernels, delegates, folding: OnceLock::new() }))
     }
 }
 
-fn delegate_error(method: Method<'_>, index: usize, error: CoreError) -> Error {
+fn delegate_error(method: Method<'_>, index: usize, error: CoreError, reason: String) -> Error {
     let name = method.backend_name(index).unwrap_or("").to_owned();
     match error {
         CoreError::BackendUnavailable { .. } => Error::BackendUnavailable { name },
-        CoreError::At { site: Site::Delegate(_), fault } => Error::Backend { name, fault },
+        CoreError::At { site: Site::Delegate(_), fault } => Error::Backend { name, fault, reason },
         error => Error::Core(error),
     }
 }

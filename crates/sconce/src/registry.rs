@@ -24,7 +24,7 @@ impl Registry {
         Self::default()
     }
 
-    /// All operators of this build, and the backends registered for the process.
+    /// All operators and backends of this build, and the backends registered for the process.
     pub fn with_defaults() -> Self {
         let backends = lock(process_backends()).clone();
         Self { tables: sconce_ops::TABLES.to_vec(), custom: Vec::new(), backends }
@@ -100,9 +100,17 @@ impl sconce_core::Registry for Registry {
     }
 }
 
+/// The backends of this build.
+fn built_in_backends() -> Vec<Arc<dyn Backend>> {
+    #[cfg(feature = "xnnpack")]
+    return vec![Arc::new(sconce_delegates::XnnpackBackend::default())];
+    #[cfg(not(feature = "xnnpack"))]
+    Vec::new()
+}
+
 fn process_backends() -> &'static Mutex<Vec<Arc<dyn Backend>>> {
     static BACKENDS: OnceLock<Mutex<Vec<Arc<dyn Backend>>>> = OnceLock::new();
-    BACKENDS.get_or_init(Mutex::default)
+    BACKENDS.get_or_init(|| Mutex::new(built_in_backends()))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

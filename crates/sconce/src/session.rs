@@ -101,7 +101,7 @@ impl Session {
         view.init_arenas(&mut borrow(&mut arenas)).map_err(|error| run_error(view, error))?;
         let states = loaded.delegates.iter().enumerate().map(|(index, delegate)| {
             let name = view.backend_name(index).unwrap_or("").to_owned();
-            delegate.new_state().map_err(|fault| Error::Backend { name, fault })
+            delegate.new_state().map_err(|fault| Error::Backend { name, fault, reason: String::new() })
         });
         let states = states.collect::<Result<Vec<_>, _>>()?;
         let (scratch, pool) = (zeroed_words(needs.scratch / 8)?, shared.pool.clone());

@@ -16,7 +16,7 @@ const EVERYTHING: &str = r#"%0: float32[1, 8, 8, 4] = input
 %10: q8{token: 1}[n <= 16, 4] = convert %1
 @5 = [0, 0, 128, 63]
 %11: q4{group: 2, scales: @5, zero: 8}[1, 4] = constant [16, 50]
-%12: float32[n <= 16, 1] = linear %10, %11
+%12: float32[n <= 16, 1] = linear %10, %11 {transposed: false}
 %13: float32[n <= 16, 1] = leaky_relu %12 {slope: 0.1}
 output %7, %9, %13
 "#;

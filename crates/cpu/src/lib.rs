@@ -1,0 +1,25 @@
+//! The CPU engine: a graph becomes a plan, a plan is run.
+//!
+//! A [`Model`] is made from a graph once: passes bring the graph into the form that the kernels take. For the sizes of
+//! the inputs at hand it makes a [`Plan`]: the steps with their kernels and geometry, and where every value lies in one
+//! arena. Plans are kept, a few per model, so a model that is called with changing sizes plans each only once. Running is
+//! a loop over steps. Weights are packed when a step first needs them and are shared by all sessions and plans.
+//!
+//! | module | the one thing it knows |
+//! |---|---|
+//! | `lower` | which passes a graph goes through |
+//! | `plan` | which step does what a node says, and where values lie |
+//! | `steps` | the steps, by family |
+//! | `memory` | how a step gets at its inputs and outputs, disjoint parts of few blocks (the only `unsafe` here) |
+//! | `weights` | constants as numbers, and packed weights |
+#![deny(unsafe_code)]
+
+mod lower;
+mod memory;
+mod model;
+mod plan;
+mod steps;
+mod weights;
+
+pub use model::{Error, Model, Options, Session};
+pub use plan::Plan;

@@ -1,0 +1,40 @@
+//! Which passes a graph goes through before it is planned.
+
+use sconce_graph::{Element, Graph, Node, Op, Scheme, passes};
+
+/// Brings a graph into the form that the steps take.
+pub(crate) fn lower(graph: &mut Graph) {
+    passes::remove_dead(graph);
+    passes::compute_in_float(graph, takes_as_it_is);
+    passes::drop_narrowing(graph);
+    passes::remove_dead(graph);
+    graph.compact();
+    debug_assert_eq!(sconce_graph::verify(graph), Ok(()));
+}
+
+/// Whether there is a step for the node with the elements it has.
+fn takes_as_it_is(graph: &Graph, node: &Node) -> bool {
+    match node.op {
+        Op::Convert => true,
+        Op::Reshape { .. }
+        | Op::Copy
+        | Op::Transpose { .. }
+        | Op::Slice { .. }
+        | Op::Concat { .. }
+        | Op::MaxPool2d { .. } => moves_integers(graph, node),
+        _ => false,
+    }
+}
+
+/// Whether all values of a node are integers of one meaning, so that moving or comparing them is enough.
+fn moves_integers(graph: &Graph, node: &Node) -> bool {
+    let element = &graph.ty(node.outputs[0]).element;
+    let whole = match element {
+        Element::Plain(dtype) => !dtype.is_floating(),
+        Element::Quantized(quantized) => {
+            let moves = !matches!(node.op, Op::MaxPool2d { .. }) || quantized.storage == sconce_graph::Storage::Int8;
+            moves && matches!(quantized.scheme, Scheme::PerTensor { .. })
+        }
+    };
+    whole && node.then.is_empty() && node.inputs.iter().all(|&input| graph.ty(input).element == *element)
+}

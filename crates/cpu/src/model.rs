@@ -1,0 +1,115 @@
+//! A graph made ready, and what a caller keeps to run it.
+
+use crate::lower::lower;
+use crate::memory::{Aligned, Memory};
+use crate::plan::Plan;
+use crate::steps::Context;
+use crate::weights::{Known, Packed, check};
+use sconce_graph::{Constants, Graph, Shape};
+use sconce_kernels::{Isa, Parallel};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Plans that a model keeps.
+const PLANS: usize = 8;
+
+/// Why a graph cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error(pub(crate) String);
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// What can be chosen.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The instructions to use.
+    pub isa: Isa,
+    /// The most bytes an arena may take.
+    pub memory: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { isa: Isa::detect(), memory: isize::MAX.unsigned_abs() }
+    }
+}
+
+/// A graph that is ready to be run, by any number of sessions at once.
+#[derive(Debug)]
+pub struct Model {
+    graph: Graph,
+    options: Options,
+    packed: Packed,
+    plans: Mutex<Vec<Arc<Plan>>>,
+}
+
+impl Model {
+    /// Makes a graph ready. Its constants must be there; they are read when a step first needs them.
+    pub fn new(mut graph: Graph, options: Options, constants: &dyn Constants) -> Result<Self, Error> {
+        sconce_graph::verify(&graph).map_err(|invalid| Error(invalid.to_string()))?;
+        check(&graph, constants).map_err(Error)?;
+        lower(&mut graph);
+        let packed = Packed::new(&graph);
+        let model = Self { graph, options, packed, plans: Mutex::new(Vec::new()) };
+        // What cannot be planned is said now, not in the first run.
+        let bounds: Vec<Shape> = model.graph.inputs.iter().map(|&id| model.graph.ty(id).sizes()).collect();
+        model.plan(&bounds.iter().map(Vec::as_slice).collect::<Vec<_>>(), 1)?;
+        Ok(model)
+    }
+
+    /// The graph as it is run.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// Bytes of packed weights.
+    pub fn packed_bytes(&self) -> usize {
+        self.packed.bytes()
+    }
+
+    /// The plan for inputs of these sizes and so many threads.
+    pub fn plan(&self, inputs: &[&[usize]], width: usize) -> Result<Arc<Plan>, Error> {
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = plans.iter().position(|plan| plan.suits(inputs, width)) {
+            plans[..=place].rotate_right(1);
+            return Ok(plans[0].clone());
+        }
+        let plan = Arc::new(Plan::new(&self.graph, &self.options, width, inputs).map_err(Error)?);
+        plans.truncate(PLANS - 1);
+        plans.insert(0, plan.clone());
+        Ok(plan)
+    }
+
+    /// Runs a plan of this model. Inputs and outputs are as long as the plan says.
+    pub fn run(
+        &self,
+        plan: &Plan,
+        session: &mut Session,
+        par: &dyn Parallel,
+        constants: &dyn Constants,
+        inputs: &[&[u8]],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), Error> {
+        plan.check_arguments(inputs, outputs).map_err(Error)?;
+        if session.arena.bytes().len() < plan.arena_bytes() {
+            session.arena = Aligned::new(plan.arena_bytes());
+        }
+        let known = Known { graph: &self.graph, constants, packed: &self.packed };
+        let context = Context { isa: self.options.isa, par, known };
+        let mut memory = Memory::new(inputs, outputs, session.arena.bytes_mut(), known);
+        plan.run(&context, &mut memory);
+        Ok(())
+    }
+}
+
+/// What one caller changes while running a model.
+#[derive(Debug, Default)]
+pub struct Session {
+    arena: Aligned,
+}

@@ -1,0 +1,254 @@
+//! A plan: what is done in which order, and where every value lies.
+//!
+//! Values that are the same bytes (a reshape and its input) form a *class*, and a class has one place: an input of the
+//! call, a constant, an output of the call if one of its values is returned, or a range of the arena. Ranges are given out
+//! by [`memory::place`] over the steps from the one that makes a class to the last that reads it. A value that is returned
+//! but lies elsewhere (an input passed through, a value returned twice) is copied at the end.
+
+mod select;
+
+use crate::memory::{ALIGN, Block, Io, Memory, Slot};
+use crate::model::Options;
+use crate::steps::{Context, ROW_HEAD, Rearrange, Step};
+use crate::weights::elements;
+use sconce_graph::memory::{self, Buffer};
+use sconce_graph::{Element, Graph, Op, Origin, Scheme, Shape, ValueId, infer};
+use select::{Selected, select};
+use std::fmt;
+
+/// The decisions for one graph and inputs of certain sizes.
+pub struct Plan {
+    inputs: Vec<Shape>,
+    width: usize,
+    outputs: Vec<Shape>,
+    /// Bytes of the inputs and outputs.
+    bytes: (Vec<usize>, Vec<usize>),
+    steps: Vec<Planned>,
+    arena: usize,
+}
+
+struct Planned {
+    step: Box<dyn Step>,
+    io: Io,
+    /// The node's text, for people.
+    node: String,
+}
+
+impl Plan {
+    /// Plans a graph for inputs of these sizes and so many threads.
+    pub(crate) fn new(graph: &Graph, options: &Options, width: usize, inputs: &[&[usize]]) -> Result<Self, String> {
+        let sizes = infer(graph, inputs)?;
+        let bytes = sizes.iter().zip(&graph.values).map(|(size, value)| stored(&value.ty.element, size));
+        let bytes = bytes.collect::<Option<Vec<_>>>().ok_or("a value is too large")?;
+        let mut chosen = Vec::new();
+        for (place, node) in graph.nodes.iter().enumerate() {
+            if !is_view(&node.op) || !node.then.is_empty() {
+                let selected = select(graph, &sizes, place, width)?;
+                chosen.push((place, selected));
+            }
+        }
+        let mut layout = Layout::new(graph, &bytes);
+        let copies = layout.copies(graph);
+        let steps = chosen.len() + copies.len();
+        layout.place(graph, &chosen, &copies, steps, options.memory)?;
+        let mut plan = Self {
+            inputs: inputs.iter().map(|size| size.to_vec()).collect(),
+            width,
+            outputs: graph.outputs.iter().map(|id| sizes[id.index()].clone()).collect(),
+            bytes: (
+                graph.inputs.iter().map(|id| bytes[id.index()]).collect(),
+                graph.outputs.iter().map(|id| bytes[id.index()]).collect(),
+            ),
+            steps: Vec::with_capacity(steps),
+            arena: layout.arena,
+        };
+        for (index, (place, selected)) in chosen.into_iter().enumerate() {
+            let node = &graph.nodes[place];
+            let slot = |value: ValueId| layout.slot(value);
+            let second = node.outputs.get(1).map_or(Slot::EMPTY, |&value| slot(value));
+            let reads = selected.reads.iter().map(|&value| slot(value)).collect();
+            let io = Io::new(reads, slot(node.outputs[0]), second, layout.scratch[index])?;
+            plan.steps.push(Planned { step: selected.step, io, node: node.to_string() });
+        }
+        for (value, output) in copies {
+            let (from, bytes) = (layout.slot(value), bytes[value.index()]);
+            let to = Slot { block: Block::Output(output), start: 0, bytes };
+            let io = Io::new(vec![from], to, Slot::EMPTY, Slot::EMPTY)?;
+            let step = Rearrange { size: 1, shape: vec![bytes], strides: vec![1], start: 0, what: "copy" };
+            plan.steps.push(Planned { step: Box::new(step), io, node: format!("output {value}") });
+        }
+        Ok(plan)
+    }
+
+    /// Whether the plan is for inputs of these sizes and so many threads.
+    pub(crate) fn suits(&self, inputs: &[&[usize]], width: usize) -> bool {
+        self.width == width && self.inputs.iter().map(Vec::as_slice).eq(inputs.iter().copied())
+    }
+
+    /// The sizes of the outputs.
+    pub fn outputs(&self) -> &[Shape] {
+        &self.outputs
+    }
+
+    /// Bytes of arena that a run takes.
+    pub fn arena_bytes(&self) -> usize {
+        self.arena
+    }
+
+    pub(crate) fn check_arguments(&self, inputs: &[&[u8]], outputs: &[&mut [u8]]) -> Result<(), String> {
+        let inputs: Vec<_> = inputs.iter().map(|bytes| bytes.len()).collect();
+        let outputs: Vec<_> = outputs.iter().map(|bytes| bytes.len()).collect();
+        match inputs == self.bytes.0 && outputs == self.bytes.1 {
+            true => Ok(()),
+            false => Err(format!(
+                "the call passes {inputs:?} and {outputs:?} bytes where the plan takes {:?} and gives {:?}",
+                self.bytes.0, self.bytes.1
+            )),
+        }
+    }
+
+    pub(crate) fn run(&self, context: &Context<'_>, memory: &mut Memory<'_>) {
+        for planned in &self.steps {
+            planned.step.run(context, memory.buffers(&planned.io));
+        }
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} steps, arena of {} bytes, {} threads", self.steps.len(), self.arena, self.width)?;
+        for (index, planned) in self.steps.iter().enumerate() {
+            writeln!(f, "{index:4}  {}  <-  {}", planned.step.describe(), planned.node)?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that a value takes in memory.
+fn stored(element: &Element, sizes: &[usize]) -> Option<usize> {
+    let count = elements(sizes)?;
+    match element {
+        Element::Quantized(quantized) => match quantized.scheme {
+            Scheme::PerToken { dims } => {
+                let rows = elements(sizes.get(..sizes.len().checked_sub(dims)?)?)?;
+                count.checked_add(rows.checked_mul(ROW_HEAD)?)
+            }
+            _ => element.bytes(count),
+        },
+        Element::Plain(_) => element.bytes(count),
+    }
+}
+
+/// Whether an operation only says something else about the same bytes.
+fn is_view(op: &Op) -> bool {
+    matches!(op, Op::Reshape { .. } | Op::Copy)
+}
+
+/// Where values lie.
+struct Layout<'a> {
+    bytes: &'a [usize],
+    /// The first value of each value's class.
+    class: Vec<ValueId>,
+    /// By class.
+    places: Vec<Option<Block>>,
+    offsets: Vec<usize>,
+    /// By step.
+    scratch: Vec<Slot>,
+    arena: usize,
+}
+
+impl<'a> Layout<'a> {
+    fn new(graph: &Graph, bytes: &'a [usize]) -> Self {
+        let mut class: Vec<_> = (0..graph.values.len()).map(|index| ValueId(index as u32)).collect();
+        for node in graph.nodes.iter().filter(|node| is_view(&node.op) && node.then.is_empty()) {
+            class[node.outputs[0].index()] = class[node.inputs[0].index()];
+        }
+        let mut places = vec![None; class.len()];
+        for (index, value) in graph.values.iter().enumerate() {
+            if let Origin::Constant(id) = value.origin {
+                places[index] = Some(Block::Constant(id));
+            }
+        }
+        for (index, id) in graph.inputs.iter().enumerate() {
+            places[id.index()] = Some(Block::Input(index));
+        }
+        let offsets = vec![0; class.len()];
+        Self { bytes, class, places, offsets, scratch: Vec::new(), arena: 0 }
+    }
+
+    /// Gives classes that are returned their place; answers what is left to copy to which output.
+    fn copies(&mut self, graph: &Graph) -> Vec<(ValueId, usize)> {
+        let mut copies = Vec::new();
+        for (index, &output) in graph.outputs.iter().enumerate() {
+            let place = &mut self.places[self.class[output.index()].index()];
+            match place {
+                None => *place = Some(Block::Output(index)),
+                Some(_) => copies.push((output, index)),
+            }
+        }
+        copies
+    }
+
+    fn slot(&self, value: ValueId) -> Slot {
+        let class = self.class[value.index()].index();
+        let block = self.places[class].unwrap_or(Block::Arena);
+        Slot { block, start: self.offsets[class], bytes: self.bytes[value.index()] }
+    }
+
+    /// Gives all other classes, and the steps' scratch, their ranges of the arena.
+    fn place(
+        &mut self,
+        graph: &Graph,
+        chosen: &[(usize, Selected)],
+        copies: &[(ValueId, usize)],
+        steps: usize,
+        limit: usize,
+    ) -> Result<(), String> {
+        let mut spans: Vec<Option<(usize, usize)>> = vec![None; self.class.len()];
+        let mut touch = |value: ValueId, step: usize| {
+            let span = &mut spans[self.class[value.index()].index()];
+            let (first, last) = span.unwrap_or((step, step));
+            *span = Some((first.min(step), last.max(step)));
+        };
+        for (step, (place, selected)) in chosen.iter().enumerate() {
+            graph.nodes[*place].outputs.iter().chain(&selected.reads).for_each(|&value| touch(value, step));
+        }
+        for (step, &(value, _)) in copies.iter().enumerate() {
+            touch(value, steps - copies.len() + step);
+        }
+        let wanted = (0..self.class.len()).filter(|&class| self.places[class].is_none());
+        let wanted: Vec<_> = wanted.filter_map(|class| Some((class, spans[class]?))).collect();
+        let mut buffers: Vec<_> =
+            wanted.iter().map(|&(class, (first, last))| Buffer { bytes: self.bytes[class], first, last }).collect();
+        let scratch = chosen.iter().enumerate();
+        buffers.extend(scratch.map(|(step, (_, selected))| Buffer {
+            bytes: selected.scratch,
+            first: step,
+            last: step,
+        }));
+        let sum = buffers.iter().try_fold(0usize, |sum, buffer| sum.checked_add(buffer.bytes.checked_add(ALIGN)?));
+        if sum.is_none_or(|sum| sum > isize::MAX.unsigned_abs()) {
+            return Err("the values are too large for this machine".to_owned());
+        }
+        let (offsets, arena) = memory::place(&buffers, ALIGN);
+        if arena > limit {
+            return Err(format!("an arena of {arena} bytes is more than the limit of {limit}"));
+        }
+        for (&(class, _), &offset) in wanted.iter().zip(&offsets) {
+            self.offsets[class] = offset;
+        }
+        self.scratch = buffers[wanted.len()..]
+            .iter()
+            .zip(&offsets[wanted.len()..])
+            .map(|(buffer, &start)| Slot { block: Block::Arena, start, bytes: buffer.bytes })
+            .collect();
+        self.arena = arena;
+        Ok(())
+    }
+}

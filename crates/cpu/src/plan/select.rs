@@ -1,0 +1,324 @@
+//! Which step does what a node says.
+
+use crate::steps::{
+    After, ArgMaxPool, Combine, Concat, Convert, Convolution, Filter, Kind, MOST_AFTER, Map, MatMul, Mean, Pad, Pool,
+    PoolKind, Rearrange, ResizeBilinear, Softmax, Step, function,
+};
+use crate::weights::elements;
+use sconce_format::ScalarType;
+use sconce_graph::{Element, Graph, Node, Op, Quantized, Reduction, Scheme, Shape, Storage, Then, ValueId};
+use sconce_kernels::copy::contiguous_strides;
+use sconce_kernels::epilogue::Function;
+use sconce_kernels::map::Broadcast;
+use sconce_kernels::packed::Conv2d;
+use sconce_kernels::reduce::Axis;
+use sconce_kernels::resize::{self, Resize};
+use sconce_kernels::windows::Windows;
+
+/// A step with the values it reads and the scratch it wants.
+pub(super) struct Selected {
+    pub(super) step: Box<dyn Step>,
+    pub(super) reads: Vec<ValueId>,
+    pub(super) scratch: usize,
+}
+
+/// The step for a node, or a sentence about why there is none.
+pub(super) fn select(graph: &Graph, sizes: &[Shape], place: usize, width: usize) -> Result<Selected, String> {
+    let site = Site { graph, sizes, place, node: &graph.nodes[place], width };
+    site.select().ok_or_else(|| {
+        let inputs: Vec<_> = site.node.inputs.iter().map(|&id| graph.ty(id).to_string()).collect();
+        format!(
+            "the CPU engine has no step for node {place}, {}, with inputs of types {}",
+            site.node,
+            inputs.join(", ")
+        )
+    })
+}
+
+/// A node, and what is known around it.
+struct Site<'a> {
+    graph: &'a Graph,
+    sizes: &'a [Shape],
+    place: usize,
+    node: &'a Node,
+    width: usize,
+}
+
+impl Site<'_> {
+    fn select(&self) -> Option<Selected> {
+        if self.node.then.len() > MOST_AFTER {
+            return None;
+        }
+        match &self.node.op {
+            Op::Map(f) => self.floats(Map { function: function(*f), after: self.after(1) }),
+            Op::Combine(kind) => {
+                let operands = [self.input(0), self.input(1)];
+                let shape = Broadcast::of_shapes(self.output(), operands);
+                self.floats(Combine { kind: *kind, shape, after: self.after(2) })
+            }
+            Op::Convert => self.convert(),
+            Op::Linear { transposed } => self.linear(*transposed),
+            Op::MatMul => self.matmul(),
+            Op::Conv2d { .. } | Op::ConvTranspose2d { .. } | Op::DepthwiseConv2d { .. } => self.convolution(),
+            Op::AvgPool2d { .. } | Op::MaxPool2d { .. } => self.pool(),
+            Op::ArgMaxPool2d { kernel, padding } => {
+                let windows = self.windows(*kernel, *kernel, *padding, [1, 1])?;
+                let index = self.graph.ty(*self.node.outputs.get(1)?);
+                index.is(ScalarType::Int).then_some(())?;
+                self.is_float(self.node.inputs[0]).then(|| self.step(ArgMaxPool { windows }, 1, 0))
+            }
+            Op::Reduce { of, axes, .. } => self.reduce(*of, axes),
+            Op::Softmax => {
+                let (&n, outer) = self.input(0).split_last()?;
+                self.floats(Softmax { rows: Axis::rows(elements(outer)?, n), after: self.after(1) })
+            }
+            Op::ResizeBilinear { size, align_corners } => self.resize(*size, *align_corners),
+            Op::Transpose { order } => {
+                let strides = contiguous_strides(self.input(0));
+                self.rearrange(order.iter().map(|&dim| strides[dim]).collect(), 0, "transpose")
+            }
+            Op::Slice { starts, .. } => {
+                let strides = contiguous_strides(self.input(0));
+                let start = starts.iter().zip(strides).map(|(start, stride)| start * stride).sum();
+                self.rearrange(strides[..starts.len()].to_vec(), start, "slice")
+            }
+            Op::Pad { before, value, .. } => {
+                let (shape, padded) = (self.input(0).to_vec(), self.output().to_vec());
+                self.floats(Pad { shape, padded, before: before.clone(), value: *value })
+            }
+            Op::Concat { axis } => self.concat(*axis),
+            Op::Reshape { .. } | Op::Copy => {
+                let identity = Map { function: Function::Affine(1.0, 0.0), after: self.after(1) };
+                self.floats(identity)
+            }
+        }
+    }
+
+    fn input(&self, index: usize) -> &[usize] {
+        &self.sizes[self.node.inputs[index].index()]
+    }
+
+    fn output(&self) -> &[usize] {
+        &self.sizes[self.node.outputs[0].index()]
+    }
+
+    fn is_float(&self, value: ValueId) -> bool {
+        self.graph.ty(value).is(ScalarType::Float)
+    }
+
+    /// What follows the node; further values are read after the first `reads`.
+    fn after(&self, mut reads: usize) -> Vec<After> {
+        let mut next = || {
+            reads += 1;
+            reads - 1
+        };
+        let steps = self.node.then.iter().map(|then| match then {
+            Then::Apply(f) => After::Apply(function(*f)),
+            Then::Add(_) => After::Add(next()),
+            Then::Multiply(_) => After::Multiply(next()),
+        });
+        steps.collect()
+    }
+
+    /// A step that reads the first `inputs` inputs and what follows.
+    fn step(&self, step: impl Step + 'static, inputs: usize, scratch: usize) -> Selected {
+        let further = self.node.reads().skip(self.node.inputs.len());
+        let reads = self.node.inputs[..inputs].iter().copied().chain(further).collect();
+        Selected { step: Box::new(step), reads, scratch }
+    }
+
+    /// A step that reads all inputs, if everything is `float32`.
+    fn floats(&self, step: impl Step + 'static) -> Option<Selected> {
+        let all = self.node.reads().chain(self.node.outputs.iter().copied()).all(|value| self.is_float(value));
+        all.then(|| self.step(step, self.node.inputs.len(), 0))
+    }
+
+    fn convert(&self) -> Option<Selected> {
+        let (from, to) = (self.kind(self.node.inputs[0])?, self.kind(self.node.outputs[0])?);
+        self.node.then.is_empty().then(|| self.step(Convert { from, to }, 1, 0))
+    }
+
+    fn kind(&self, value: ValueId) -> Option<Kind> {
+        let sizes = &self.sizes[value.index()];
+        match &self.graph.ty(value).element {
+            Element::Plain(ScalarType::Float) => Some(Kind::Float),
+            Element::Plain(ScalarType::Half) => Some(Kind::Half),
+            Element::Plain(ScalarType::BFloat16) => Some(Kind::BFloat16),
+            Element::Plain(_) => None,
+            Element::Quantized(Quantized { storage, scheme }) => match (storage, scheme) {
+                (Storage::Int8, Scheme::PerTensor { scale, zero }) => Some(Kind::Int8(*scale, *zero)),
+                (Storage::UInt8, Scheme::PerTensor { scale, zero }) => Some(Kind::UInt8(*scale, *zero)),
+                (Storage::Int32, Scheme::PerTensor { scale, zero }) => Some(Kind::Int32(*scale, *zero)),
+                (Storage::Int8, Scheme::PerToken { dims }) => {
+                    Some(Kind::Rows(elements(&sizes[sizes.len().checked_sub(*dims)?..])?))
+                }
+                _ => None,
+            },
+        }
+    }
+
+    fn linear(&self, transposed: bool) -> Option<Selected> {
+        let (&k, rows) = self.input(0).split_last()?;
+        let (&n, _) = self.output().split_last()?;
+        let rows = elements(rows)?;
+        if self.graph.as_constant(self.node.inputs[1]).is_some() {
+            let layout = if transposed { Filter::InOut } else { Filter::OutTapsIn };
+            return self.packed(Conv2d::linear(rows, k, n), layout);
+        }
+        let bias = self.node.inputs.len() > 2;
+        let after = self.after(self.node.inputs.len());
+        self.product(MatMul { m: rows, n, k, transposed: !transposed, pairs: vec![(0, 0)], bias, after })
+    }
+
+    fn product(&self, product: MatMul) -> Option<Selected> {
+        let scratch = product.scratch(self.width);
+        self.floats(product).map(|selected| Selected { scratch, ..selected })
+    }
+
+    fn matmul(&self) -> Option<Selected> {
+        let (a_batch, &[m, k]) = self.input(0).split_last_chunk()?;
+        let (b_batch, &[_, n]) = self.input(1).split_last_chunk()?;
+        let (batch, _) = self.output().split_last_chunk::<2>()?;
+        let count = elements(batch)?;
+        let after = self.after(2);
+        // One right operand for all: the left matrices are one tall matrix.
+        if elements(b_batch)? == 1 && elements(a_batch)? == count {
+            let m = count.checked_mul(m)?;
+            return self.product(MatMul { m, n, k, transposed: false, pairs: vec![(0, 0)], bias: false, after });
+        }
+        let pairs = (0..count).map(|index| (source(index, batch, a_batch), source(index, batch, b_batch))).collect();
+        self.product(MatMul { m, n, k, transposed: false, pairs, bias: false, after })
+    }
+
+    fn convolution(&self) -> Option<Selected> {
+        let &[batch, height, width, in_channels] = self.input(0) else { return None };
+        let &[first, kh, kw, last] = self.input(1) else { return None };
+        let image = Conv2d { batch, input: [height, width], kernel: [kh, kw], ..Conv2d::linear(1, in_channels, first) };
+        let (conv, layout) = match self.node.op {
+            Op::Conv2d { stride, padding, dilation, groups } => {
+                (Conv2d { stride, padding, dilation, groups, ..image }, Filter::OutTapsIn)
+            }
+            Op::ConvTranspose2d { stride, padding, dilation, groups, extra } => {
+                (Conv2d { stride, padding, dilation, groups, extra, transposed: true, ..image }, Filter::OutTapsIn)
+            }
+            Op::DepthwiseConv2d { stride, padding, dilation } => {
+                let each = Conv2d { out_channels: last, groups: in_channels, ..image };
+                (Conv2d { stride, padding, dilation, ..each }, Filter::TapsOut)
+            }
+            _ => return None,
+        };
+        self.packed(conv, layout)
+    }
+
+    /// A product with a constant filter.
+    fn packed(&self, conv: Conv2d, layout: Filter) -> Option<Selected> {
+        let (filter, bias) = (self.node.inputs[1], self.node.inputs.get(2).copied());
+        let constant = |value: ValueId| self.graph.as_constant(value).is_some();
+        let known = constant(filter) && bias.is_none_or(constant) && conv.output().is_some();
+        let floats = self.is_float(self.node.inputs[0]) && self.is_float(self.node.outputs[0]);
+        let step = Convolution { node: self.place, conv, filter, layout, bias, after: self.after(1) };
+        (known && floats).then(|| self.step(step, 1, 0))
+    }
+
+    fn windows(
+        &self,
+        kernel: [usize; 2],
+        stride: [usize; 2],
+        padding: [usize; 4],
+        dilation: [usize; 2],
+    ) -> Option<Windows> {
+        let &[batch, height, width, channels] = self.input(0) else { return None };
+        let &[_, out_height, out_width, _] = self.output() else { return None };
+        Some(Windows {
+            batch,
+            input: [height, width],
+            channels,
+            output: [out_height, out_width],
+            kernel,
+            stride,
+            padding: [padding[0], padding[1]],
+            dilation,
+        })
+    }
+
+    fn pool(&self) -> Option<Selected> {
+        let (windows, kind) = match self.node.op {
+            Op::AvgPool2d { kernel, stride, padding } => {
+                (self.windows(kernel, stride, padding, [1, 1])?, PoolKind::Mean)
+            }
+            Op::MaxPool2d { kernel, stride, padding, dilation } => {
+                let kind = if self.is_float(self.node.outputs[0]) { PoolKind::Max } else { PoolKind::MaxInt8 };
+                (self.windows(kernel, stride, padding, dilation)?, kind)
+            }
+            _ => return None,
+        };
+        let step = Pool { kind, windows, after: self.after(1) };
+        match kind {
+            PoolKind::MaxInt8 => {
+                matches!(self.kind(self.node.outputs[0])?, Kind::Int8(..)).then(|| self.step(step, 1, 0))
+            }
+            PoolKind::Mean | PoolKind::Max => self.floats(step),
+        }
+    }
+
+    fn reduce(&self, of: Reduction, axes: &[usize]) -> Option<Selected> {
+        let (&first, &last) = (axes.first()?, axes.last()?);
+        let adjacent = last - first + 1 == axes.len();
+        let axis = Axis::of(self.input(0), first..last + 1);
+        let mut after = self.after(1);
+        if of == Reduction::Sum {
+            after.insert(0, After::Apply(Function::Affine(axis.n as f32, 0.0)));
+        }
+        (adjacent && after.len() <= MOST_AFTER).then_some(())?;
+        self.floats(Mean { axis, after })
+    }
+
+    fn resize(&self, size: [usize; 2], align_corners: bool) -> Option<Selected> {
+        let &[planes, height, width, inner] = self.input(0) else { return None };
+        let axis = |input, output| resize::Axis { input, output, align_corners, factor: None };
+        let axes = [resize::Axis::NONE, axis(height, size[0]), axis(width, size[1])];
+        let step = ResizeBilinear { resize: Resize { planes, axes, inner }, after: self.after(1) };
+        let scratch = step.scratch();
+        self.floats(step).map(|selected| Selected { scratch, ..selected })
+    }
+
+    /// Bytes of an element that can be moved by itself.
+    fn element_size(&self) -> Option<usize> {
+        let element = &self.graph.ty(self.node.outputs[0]).element;
+        let alone = match element {
+            Element::Plain(_) => true,
+            Element::Quantized(Quantized { storage, scheme }) => {
+                *storage != Storage::Int4 && !matches!(scheme, Scheme::PerToken { .. })
+            }
+        };
+        let alike = self.node.inputs.iter().all(|&input| self.graph.ty(input).element == *element);
+        (alone && alike && self.node.then.is_empty()).then(|| element.bytes(1))?
+    }
+
+    fn rearrange(&self, strides: Vec<usize>, start: usize, what: &'static str) -> Option<Selected> {
+        let size = self.element_size()?;
+        Some(self.step(Rearrange { size, shape: self.output().to_vec(), strides, start, what }, 1, 0))
+    }
+
+    fn concat(&self, axis: usize) -> Option<Selected> {
+        let size = self.element_size()?;
+        let rows = elements(&self.output()[..axis])?;
+        let widths = (0..self.node.inputs.len()).map(|index| elements(&self.input(index)[axis..])?.checked_mul(size));
+        let widths = widths.collect::<Option<Vec<_>>>()?;
+        Some(self.step(Concat { rows, widths }, self.node.inputs.len(), 0))
+    }
+}
+
+/// Which matrix of an operand with leading sizes `own` meets matrix `index` of a result with leading sizes `batch`.
+fn source(index: usize, batch: &[usize], own: &[usize]) -> usize {
+    let (mut rest, mut place, mut step) = (index, 0, 1);
+    for (from_end, &size) in batch.iter().rev().enumerate() {
+        let at = rest % size;
+        rest /= size;
+        if let Some(&own) = own.len().checked_sub(from_end + 1).and_then(|dim| own.get(dim)) {
+            place += if own == 1 { 0 } else { at * step };
+            step *= own;
+        }
+    }
+    place
+}

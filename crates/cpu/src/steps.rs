@@ -1,0 +1,123 @@
+//! The steps of a plan, by family.
+
+mod convert;
+mod convolution;
+mod elementwise;
+mod image;
+mod layout;
+mod matmul;
+
+pub(crate) use convert::{Convert, Kind, ROW_HEAD};
+pub(crate) use convolution::{Convolution, Filter};
+pub(crate) use elementwise::{Combine, Map, Mean, Softmax};
+pub(crate) use image::{ArgMaxPool, Pool, PoolKind, ResizeBilinear};
+pub(crate) use layout::{Concat, Pad, Rearrange};
+pub(crate) use matmul::MatMul;
+
+use crate::memory::Buffers;
+use crate::weights::Known;
+use sconce_graph::Function as GraphFunction;
+use sconce_kernels::epilogue::{Function, Then, finish};
+use sconce_kernels::{Isa, Parallel, split, view};
+use std::ops::Deref;
+
+/// What steps share during a run.
+pub(crate) struct Context<'a> {
+    pub(crate) isa: Isa,
+    pub(crate) par: &'a dyn Parallel,
+    pub(crate) known: Known<'a>,
+}
+
+/// One step of a plan: all decisions are made, it only has to run.
+pub(crate) trait Step: Send + Sync {
+    /// Computes the outputs.
+    fn run(&self, context: &Context<'_>, buffers: Buffers<'_>);
+
+    /// What it does, for people.
+    fn describe(&self) -> String;
+}
+
+/// Bytes as elements. Buffers are aligned and as long as their type says, so this does not fail.
+pub(crate) fn elements<T: view::Plain>(bytes: &[u8]) -> &[T] {
+    view::view(bytes).unwrap_or_default()
+}
+
+/// Bytes as elements to write.
+pub(crate) fn elements_mut<T: view::Plain>(bytes: &mut [u8]) -> &mut [T] {
+    view::view_mut(bytes).unwrap_or_default()
+}
+
+/// Most steps that follow a node.
+pub(crate) const MOST_AFTER: usize = 4;
+
+/// What follows a step on each result. Values are named by their place among the step's reads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum After {
+    Apply(Function),
+    Add(usize),
+    Multiply(usize),
+}
+
+/// The list of what follows, with its tensors.
+pub(crate) struct Following<'a> {
+    items: [Then<'a>; MOST_AFTER],
+    len: usize,
+}
+
+impl<'a> Following<'a> {
+    pub(crate) fn new(after: &[After], buffers: &Buffers<'a>) -> Self {
+        let mut items = [Then::Apply(Function::Abs); MOST_AFTER];
+        for (item, after) in items.iter_mut().zip(after) {
+            *item = match *after {
+                After::Apply(function) => Then::Apply(function),
+                After::Add(read) => Then::Add(elements(buffers.read(read))),
+                After::Multiply(read) => Then::Multiply(elements(buffers.read(read))),
+            };
+        }
+        Self { items, len: after.len().min(MOST_AFTER) }
+    }
+
+    /// Applies the whole list to an output, for kernels that do not do it on the way.
+    pub(crate) fn finish(&self, context: &Context<'_>, output: &mut [f32]) {
+        const PIECE: usize = 8 * 1024;
+        if self.len > 0 {
+            split::chunks(context.par, output, PIECE, |piece, output| {
+                finish(context.isa, self, piece * PIECE, output);
+            });
+        }
+    }
+}
+
+impl<'a> Deref for Following<'a> {
+    type Target = [Then<'a>];
+    fn deref(&self) -> &[Then<'a>] {
+        &self.items[..self.len]
+    }
+}
+
+/// The kernel's name for a function of the graph.
+pub(crate) fn function(function: GraphFunction) -> Function {
+    match function {
+        GraphFunction::Abs => Function::Abs,
+        GraphFunction::Negate => Function::Negate,
+        GraphFunction::Ceil => Function::Ceil,
+        GraphFunction::Floor => Function::Floor,
+        GraphFunction::Square => Function::Square,
+        GraphFunction::SquareRoot => Function::SquareRoot,
+        GraphFunction::ReciprocalSquareRoot => Function::ReciprocalSquareRoot,
+        GraphFunction::Exp => Function::Exp,
+        GraphFunction::Log => Function::Log,
+        GraphFunction::Sin => Function::Sin,
+        GraphFunction::Cos => Function::Cos,
+        GraphFunction::Tanh => Function::Tanh,
+        GraphFunction::Sigmoid => Function::Sigmoid,
+        GraphFunction::Silu => Function::Silu,
+        GraphFunction::Gelu => Function::Gelu,
+        GraphFunction::GeluTanh => Function::GeluTanh,
+        GraphFunction::HardSigmoid => Function::HardSigmoid,
+        GraphFunction::HardSwish => Function::HardSwish,
+        GraphFunction::Elu { alpha } => Function::Elu(alpha),
+        GraphFunction::LeakyRelu { slope } => Function::LeakyRelu(slope),
+        GraphFunction::Clamp { low, high } => Function::Clamp(low, high),
+    }
+}

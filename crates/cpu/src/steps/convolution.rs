@@ -1,0 +1,67 @@
+//! Convolutions and linear layers with constant filters.
+
+use super::{After, Context, Following, Step, elements, elements_mut};
+use crate::memory::Buffers;
+use sconce_graph::ValueId;
+use sconce_kernels::packed::{Conv2d, conv2d, pack, packed_len};
+
+/// Where the weight of output channel, tap and input channel lies in a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filter {
+    /// `[out, taps, in]`
+    OutTapsIn,
+    /// `[taps, out]`, with one input channel
+    TapsOut,
+    /// `[in, out]`, with one tap
+    InOut,
+}
+
+impl Filter {
+    /// The place of weight `index`, counted in `[out, taps, in]` with `k` weights per output channel.
+    fn place(self, index: usize, k: usize, out: usize) -> usize {
+        match self {
+            Self::OutTapsIn => index,
+            Self::TapsOut | Self::InOut => index % k * out + index / k,
+        }
+    }
+}
+
+/// A convolution, or a linear layer as the convolution of one tap.
+pub(crate) struct Convolution {
+    pub(crate) node: usize,
+    pub(crate) conv: Conv2d,
+    pub(crate) filter: ValueId,
+    pub(crate) layout: Filter,
+    pub(crate) bias: Option<ValueId>,
+    pub(crate) after: Vec<After>,
+}
+
+impl Convolution {
+    fn pack<'a>(&self, context: &Context<'a>) -> &'a [f32] {
+        let conv = &self.conv;
+        context.known.packed.floats(self.node, packed_len(context.isa, conv), |packed| {
+            let filter = context.known.numbers(self.filter);
+            let bias = self.bias.map(|bias| context.known.numbers(bias));
+            let k = conv.kernel[0] * conv.kernel[1] * conv.in_channels / conv.groups;
+            let weight = |index: usize| filter[self.layout.place(index, k, conv.out_channels)];
+            match self.layout {
+                Filter::OutTapsIn => pack(context.isa, context.par, conv, |i| filter[i], bias.as_deref(), packed),
+                _ => pack(context.isa, context.par, conv, weight, bias.as_deref(), packed),
+            }
+        })
+    }
+}
+
+impl Step for Convolution {
+    fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
+        let packed = self.pack(context);
+        let then = Following::new(&self.after, &buffers);
+        let input = elements(buffers.read(0));
+        conv2d(context.isa, context.par, &self.conv, input, packed, &then, elements_mut(buffers.output));
+    }
+
+    fn describe(&self) -> String {
+        let Conv2d { input: [h, w], in_channels, out_channels, kernel: [kh, kw], stride, .. } = self.conv;
+        format!("packed product {h}x{w}x{in_channels} -> {out_channels}, filter {kh}x{kw}, stride {stride:?}")
+    }
+}

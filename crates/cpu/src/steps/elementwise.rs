@@ -1,0 +1,129 @@
+//! Functions of each element, and reductions along dimensions.
+
+use super::{After, Context, Following, Step, elements, elements_mut};
+use crate::memory::Buffers;
+use sconce_graph::Combine as Kind;
+use sconce_kernels::epilogue::{Function, Then, finish};
+use sconce_kernels::map::{self, Broadcast};
+use sconce_kernels::reduce::{self, Axis};
+use sconce_kernels::{softmax, split};
+
+/// Elements that are copied and then computed while they are in the nearest cache.
+const PIECE: usize = 4 * 1024;
+
+/// A function of each element.
+pub(crate) struct Map {
+    pub(crate) function: Function,
+    pub(crate) after: Vec<After>,
+}
+
+impl Step for Map {
+    fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
+        let then = Following::new(&self.after, &buffers);
+        let input: &[f32] = elements(buffers.read(0));
+        split::chunks(context.par, elements_mut(buffers.output), PIECE, |piece, output| {
+            output.copy_from_slice(&input[piece * PIECE..][..output.len()]);
+            finish(context.isa, &[Then::Apply(self.function)], 0, output);
+            finish(context.isa, &then, piece * PIECE, output);
+        });
+    }
+
+    fn describe(&self) -> String {
+        format!("{:?} of each element", self.function)
+    }
+}
+
+/// A function of two elements that meet.
+pub(crate) struct Combine {
+    pub(crate) kind: Kind,
+    pub(crate) shape: Broadcast<2>,
+    pub(crate) after: Vec<After>,
+}
+
+impl Step for Combine {
+    fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
+        let then = Following::new(&self.after, &buffers);
+        let (a, b): (&[f32], &[f32]) = (elements(buffers.read(0)), elements(buffers.read(1)));
+        let output: &mut [f32] = elements_mut(buffers.output);
+        macro_rules! combine {
+            ($f:expr) => {
+                map::binary(context.isa, context.par, &self.shape, a, b, output, $f)
+            };
+        }
+        match self.kind {
+            Kind::Add => combine!(
+                #[inline(always)]
+                |a: f32, b: f32| a + b
+            ),
+            Kind::Subtract => combine!(
+                #[inline(always)]
+                |a: f32, b: f32| a - b
+            ),
+            Kind::Multiply => combine!(
+                #[inline(always)]
+                |a: f32, b: f32| a * b
+            ),
+            Kind::Divide => combine!(
+                #[inline(always)]
+                |a: f32, b: f32| a / b
+            ),
+            Kind::Maximum => combine!(
+                #[inline(always)]
+                |a: f32, b: f32| if a > b || a.is_nan() { a } else { b }
+            ),
+            Kind::Minimum => combine!(
+                #[inline(always)]
+                |a: f32, b: f32| if a < b || a.is_nan() { a } else { b }
+            ),
+            Kind::PRelu => combine!(
+                #[inline(always)]
+                |a: f32, b: f32| if a < 0.0 { a * b } else { a }
+            ),
+        }
+        then.finish(context, output);
+    }
+
+    fn describe(&self) -> String {
+        format!("{} of elements that meet", self.kind)
+    }
+}
+
+/// Softmax of rows.
+pub(crate) struct Softmax {
+    pub(crate) rows: Axis,
+    pub(crate) after: Vec<After>,
+}
+
+impl Step for Softmax {
+    fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
+        let then = Following::new(&self.after, &buffers);
+        let input: &[f32] = elements(buffers.read(0));
+        let output: &mut [f32] = elements_mut(buffers.output);
+        softmax::softmax::<f32, false>(context.isa, context.par, self.rows, input, output);
+        then.finish(context, output);
+    }
+
+    fn describe(&self) -> String {
+        format!("softmax of {} rows of {}", self.rows.outer, self.rows.n)
+    }
+}
+
+/// The mean along adjacent dimensions. (A sum is the mean, times how many there are.)
+pub(crate) struct Mean {
+    pub(crate) axis: Axis,
+    pub(crate) after: Vec<After>,
+}
+
+impl Step for Mean {
+    fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
+        let then = Following::new(&self.after, &buffers);
+        let input: &[f32] = elements(buffers.read(0));
+        let output: &mut [f32] = elements_mut(buffers.output);
+        reduce::reduce::<reduce::Mean<f32>>(context.isa, context.par, self.axis, input, output);
+        then.finish(context, output);
+    }
+
+    fn describe(&self) -> String {
+        format!("mean of {} elements", self.axis.n)
+    }
+}

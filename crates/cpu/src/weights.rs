@@ -1,0 +1,183 @@
+//! Constants as numbers, and packed weights.
+
+use crate::memory::Aligned;
+use half::{bf16, f16};
+use sconce_format::ScalarType;
+use sconce_graph::{ConstantId, Constants, Element, Graph, Quantized, Scheme, Storage, ValueId};
+use sconce_kernels::view;
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+/// Checks that every constant of a graph is there and long enough for what it stands for.
+pub(crate) fn check(graph: &Graph, constants: &dyn Constants) -> Result<(), String> {
+    let length = |id: ConstantId| constants.bytes(&graph.constants[id.index()].source).map(<[u8]>::len);
+    for (index, value) in graph.values.iter().enumerate() {
+        let ty = &value.ty;
+        let count = elements(&ty.sizes()).ok_or_else(|| format!("%{index} of type {ty} is too large"))?;
+        let mut wanted = Vec::new();
+        if let Some(id) = graph.as_constant(ValueId(index as u32)) {
+            wanted.push((id, stored_bytes(&ty.element, &ty.sizes(), count)));
+        }
+        if let Some(id) = ty.scales() {
+            wanted.push((id, scale_bytes(ty)));
+        }
+        for (id, bytes) in wanted {
+            let source = &graph.constants[id.index()].source;
+            match length(id) {
+                None => return Err(format!("the constant {source} is not in the program or its data files")),
+                Some(found) if found < bytes => {
+                    return Err(format!("the constant {source} has {found} bytes where {ty} takes {bytes}"));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How many elements a tensor has, unless that is more than a number can say.
+pub(crate) fn elements(sizes: &[usize]) -> Option<usize> {
+    sizes.iter().try_fold(1usize, |count, size| count.checked_mul(*size))
+}
+
+/// Bytes of a constant. Rows of four-bit numbers start on a byte.
+fn stored_bytes(element: &Element, sizes: &[usize], count: usize) -> usize {
+    match element {
+        Element::Quantized(Quantized { storage: Storage::Int4, .. }) => {
+            let row = sizes.last().copied().unwrap_or(1).max(1);
+            count / row * row.div_ceil(2)
+        }
+        element => element.bytes(count).unwrap_or(usize::MAX),
+    }
+}
+
+fn scale_bytes(ty: &sconce_graph::Type) -> usize {
+    let sizes = ty.sizes();
+    match ty.quantized().map(|quantized| &quantized.scheme) {
+        Some(Scheme::PerChannel { axis, .. }) => sizes.get(*axis).map_or(usize::MAX, |size| size.saturating_mul(4)),
+        Some(Scheme::PerGroup { size, .. }) => match sizes[..] {
+            [rows, columns] if *size > 0 => columns.div_ceil(*size).saturating_mul(rows).saturating_mul(2),
+            _ => usize::MAX,
+        },
+        _ => 0,
+    }
+}
+
+/// The constants of a graph during a run, with what [`check`] made sure of.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'a> {
+    pub(crate) graph: &'a Graph,
+    pub(crate) constants: &'a dyn Constants,
+    pub(crate) packed: &'a Packed,
+}
+
+impl<'a> Known<'a> {
+    /// The bytes of a constant; none if they are gone.
+    pub(crate) fn bytes(&self, id: ConstantId) -> &'a [u8] {
+        self.constants.bytes(&self.graph.constants[id.index()].source).unwrap_or_default()
+    }
+
+    /// A copy of a constant that starts on a cache line, for steps that read it as it is.
+    pub(crate) fn aligned(&self, id: ConstantId) -> &'a [u8] {
+        let copy = self.packed.constants[id.index()].get_or_init(|| {
+            let bytes = self.bytes(id);
+            let mut copy = Aligned::new(bytes.len());
+            copy.bytes_mut().copy_from_slice(bytes);
+            copy
+        });
+        copy.bytes()
+    }
+
+    /// The numbers that a constant value stands for.
+    pub(crate) fn numbers(&self, value: ValueId) -> Cow<'a, [f32]> {
+        let Some(id) = self.graph.as_constant(value) else { return Cow::Borrowed(&[]) };
+        let ty = self.graph.ty(value);
+        let (bytes, sizes) = (self.bytes(id), ty.sizes());
+        let count = elements(&sizes).unwrap_or(0);
+        match &ty.element {
+            Element::Plain(ScalarType::Float) => match view::view(&bytes[..count * 4]) {
+                Some(floats) => Cow::Borrowed(floats),
+                None => Cow::Owned(words(bytes, count).map(f32::from_le_bytes).collect()),
+            },
+            Element::Plain(ScalarType::Half) => {
+                Cow::Owned(words(bytes, count).map(|half| f16::from_le_bytes(half).to_f32()).collect())
+            }
+            Element::Plain(ScalarType::BFloat16) => {
+                Cow::Owned(words(bytes, count).map(|half| bf16::from_le_bytes(half).to_f32()).collect())
+            }
+            Element::Plain(_) => Cow::Owned(Vec::new()),
+            Element::Quantized(quantized) => Cow::Owned(self.dequantized(quantized, bytes, &sizes, count)),
+        }
+    }
+
+    /// The integers of a quantised constant.
+    pub(crate) fn integers(storage: Storage, bytes: &[u8], sizes: &[usize], count: usize) -> Vec<i32> {
+        match storage {
+            Storage::Int8 => bytes[..count].iter().map(|&byte| i32::from(byte.cast_signed())).collect(),
+            Storage::UInt8 => bytes[..count].iter().map(|&byte| i32::from(byte)).collect(),
+            Storage::Int32 => words(bytes, count).map(i32::from_le_bytes).collect(),
+            Storage::Int4 => {
+                let row = sizes.last().copied().unwrap_or(1).max(1);
+                let rows = bytes.chunks(row.div_ceil(2)).take(count / row);
+                rows.flat_map(|bytes| (0..row).map(|i| i32::from(bytes[i / 2] >> (i % 2 * 4) & 15))).collect()
+            }
+        }
+    }
+
+    fn dequantized(&self, quantized: &Quantized, bytes: &[u8], sizes: &[usize], count: usize) -> Vec<f32> {
+        let integers = Self::integers(quantized.storage, bytes, sizes, count).into_iter();
+        match &quantized.scheme {
+            Scheme::PerTensor { scale, zero } => integers.map(|q| (q - zero) as f32 * scale).collect(),
+            Scheme::PerChannel { axis, scales, zero } => {
+                let scales: Vec<f32> = words(self.bytes(*scales), sizes[*axis]).map(f32::from_le_bytes).collect();
+                let inner: usize = sizes[axis + 1..].iter().product();
+                integers.enumerate().map(|(i, q)| (q - zero) as f32 * scales[i / inner % scales.len()]).collect()
+            }
+            Scheme::PerGroup { size, scales, zero } => {
+                let columns = sizes.last().copied().unwrap_or(1);
+                let groups = columns.div_ceil(*size);
+                let scales: Vec<f32> = words(self.bytes(*scales), count / columns.max(1) * groups)
+                    .map(|half| bf16::from_le_bytes(half).to_f32())
+                    .collect();
+                let scale = |i: usize| scales[i / columns * groups + i % columns / size];
+                integers.enumerate().map(|(i, q)| (q - zero) as f32 * scale(i)).collect()
+            }
+            Scheme::PerToken { .. } => Vec::new(),
+        }
+    }
+}
+
+/// The first `count` groups of N bytes.
+fn words<const N: usize>(bytes: &[u8], count: usize) -> impl Iterator<Item = [u8; N]> {
+    bytes.as_chunks::<N>().0.iter().copied().take(count)
+}
+
+/// Packed weights of the nodes of a graph and copies of constants, each made once, by whoever needs it first.
+#[derive(Debug, Default)]
+pub(crate) struct Packed {
+    slots: Vec<OnceLock<Aligned>>,
+    constants: Vec<OnceLock<Aligned>>,
+}
+
+impl Packed {
+    /// For the nodes and constants of a graph.
+    pub(crate) fn new(graph: &Graph) -> Self {
+        let empty = |count| std::iter::repeat_with(OnceLock::new).take(count).collect();
+        Self { slots: empty(graph.nodes.len()), constants: empty(graph.constants.len()) }
+    }
+
+    /// The packed weights of a node, `len` floats which `pack` fills.
+    pub(crate) fn floats(&self, node: usize, len: usize, pack: impl FnOnce(&mut [f32])) -> &[f32] {
+        let aligned = self.slots[node].get_or_init(|| {
+            let mut aligned = Aligned::new(len * size_of::<f32>());
+            pack(view::view_mut(aligned.bytes_mut()).unwrap_or_default());
+            aligned
+        });
+        view::view(aligned.bytes()).unwrap_or_default()
+    }
+
+    /// Bytes packed so far.
+    pub(crate) fn bytes(&self) -> usize {
+        self.slots.iter().chain(&self.constants).filter_map(OnceLock::get).map(|aligned| aligned.bytes().len()).sum()
+    }
+}

@@ -1,0 +1,13 @@
+//! The backends that programs ask for by name.
+//!
+//! A payload is a graph, not code for one device: a backend reads the payload of its format into a graph and gives it to
+//! an engine.
+//!
+//! | name in the program | payload | engine |
+//! |---|---|---|
+//! | `XnnpackBackend` | `format::xnnpack` | CPU |
+#![forbid(unsafe_code)]
+
+mod xnnpack;
+
+pub use xnnpack::XnnpackBackend;

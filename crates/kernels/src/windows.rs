@@ -1,0 +1,240 @@
+//! Pooling on channels-last images with any padding, for the engine.
+//!
+//! An output pixel combines, tap by tap, whole input pixels: loops over channels, which vectorise. What lies outside the
+//! image takes no part.
+use crate::element::Number;
+use crate::isa::Isa;
+use crate::map::worth;
+use crate::split;
+use crate::taps::Taps;
+use core::ops::Range;
+use sconce_parallel::Parallel;
+
+/// Channels that are combined at a time: as many as stay in registers over a window.
+const STRIP: usize = 64;
+
+/// The geometry of windows over `[batch, height, width, channels]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Windows {
+    /// Images.
+    pub batch: usize,
+    /// Height and width of an image.
+    pub input: [usize; 2],
+    /// Channels.
+    pub channels: usize,
+    /// Height and width of the output.
+    pub output: [usize; 2],
+    /// Height and width of a window.
+    pub kernel: [usize; 2],
+    /// Steps between windows.
+    pub stride: [usize; 2],
+    /// Positions above and left of the image.
+    pub padding: [usize; 2],
+    /// Distance between taps.
+    pub dilation: [usize; 2],
+}
+
+impl Windows {
+    fn axis(&self, axis: usize) -> Taps {
+        Taps {
+            size: self.input[axis],
+            stride: self.stride[axis],
+            padding: self.padding[axis],
+            dilation: self.dilation[axis],
+            transposed: false,
+        }
+    }
+
+    /// The taps of output position `at` that lie inside, and the input position of the first.
+    fn covered(&self, axis: usize, at: usize) -> (Range<usize>, usize) {
+        let taps = self.axis(axis);
+        let mut inside = (0..self.kernel[axis]).filter(|&tap| taps.source(at, tap).is_some());
+        let first = inside.next();
+        let last = inside.next_back().or(first);
+        match (first, last) {
+            (Some(first), Some(last)) => (first..last + 1, taps.source(at, first).unwrap_or(0)),
+            _ => (0..0, 0),
+        }
+    }
+
+    fn check(&self, input: usize, output: usize) {
+        assert_eq!(input, self.batch * self.input[0] * self.input[1] * self.channels, "input of {self:?}");
+        assert_eq!(output, self.batch * self.output[0] * self.output[1] * self.channels, "output of {self:?}");
+    }
+
+    /// The windows of an output line, counted over all images.
+    fn line(&self, line: usize) -> impl Iterator<Item = Window> {
+        let (image, y) = (line / self.output[0], line % self.output[0]);
+        let (rows, top) = self.covered(0, y);
+        (0..self.output[1]).map(move |x| {
+            let (columns, left) = self.covered(1, x);
+            let start = (image * self.input[0] + top) * self.input[1] + left;
+            Window { rows: rows.clone(), columns, start }
+        })
+    }
+
+    /// Elements of an output line.
+    fn line_len(&self) -> usize {
+        self.output[1] * self.channels
+    }
+
+    /// Threads, if the windows are worth them.
+    fn worth<'p>(&self, par: &'p dyn Parallel, outputs: usize) -> &'p dyn Parallel {
+        worth(par, outputs.saturating_mul(self.kernel[0] * self.kernel[1]))
+    }
+}
+
+/// The part of one window that lies inside: its taps, and the pixel under the first of them.
+struct Window {
+    rows: Range<usize>,
+    columns: Range<usize>,
+    start: usize,
+}
+
+impl Window {
+    /// The pixels under the window, with their taps.
+    fn taps(&self, windows: &Windows) -> impl Iterator<Item = ([usize; 2], usize)> {
+        let (rows, columns, start) = (self.rows.clone(), self.columns.clone(), self.start);
+        let (down, right) = (windows.dilation[0] * windows.input[1], windows.dilation[1]);
+        rows.clone().flat_map(move |ky| {
+            let line = start + (ky - rows.start) * down;
+            let first = columns.start;
+            columns.clone().map(move |kx| ([ky, kx], line + (kx - first) * right))
+        })
+    }
+}
+
+/// Combines the pixels under each window, strip by strip.
+fn combine<T: Number>(
+    isa: Isa,
+    par: &dyn Parallel,
+    windows: &Windows,
+    x: &[T],
+    out: &mut [T],
+    start: T,
+    step: impl Fn(T, T) -> T + Sync,
+    finish: impl Fn(T, usize) -> T + Sync,
+) {
+    windows.check(x.len(), out.len());
+    split::chunks(windows.worth(par, out.len()), out, windows.line_len(), |line, out| {
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                for (window, out) in windows.line(line).zip(out.chunks_exact_mut(windows.channels)) {
+                    let count = window.rows.len() * window.columns.len();
+                    for (strip, out) in out.chunks_mut(STRIP).enumerate() {
+                        let mut sums = [start; STRIP];
+                        for (_, pixel) in window.taps(windows) {
+                            let from = &x[pixel * windows.channels + strip * STRIP..][..out.len()];
+                            match <&[T; STRIP]>::try_from(from) {
+                                Ok(from) => sums.iter_mut().zip(from).for_each(|(sum, x)| *sum = step(*sum, *x)),
+                                Err(_) => sums.iter_mut().zip(from).for_each(|(sum, x)| *sum = step(*sum, *x)),
+                            }
+                        }
+                        out.iter_mut().zip(sums).for_each(|(out, sum)| *out = finish(sum, count));
+                    }
+                }
+            },
+        );
+    });
+}
+
+/// The largest element under every window; NaN if there is one.
+pub fn max_pool<T: Number>(isa: Isa, par: &dyn Parallel, windows: &Windows, x: &[T], out: &mut [T]) {
+    combine(isa, par, windows, x, out, T::LOWEST, larger, |best, _| best);
+}
+
+#[inline(always)]
+fn larger<T: Number>(best: T, x: T) -> T {
+    if x > best || x.is_nan() { x } else { best }
+}
+
+/// The mean of the elements under every window.
+pub fn avg_pool(isa: Isa, par: &dyn Parallel, windows: &Windows, x: &[f32], out: &mut [f32]) {
+    combine(isa, par, windows, x, out, 0.0, |sum, x| sum + x, |sum, count| sum / count as f32);
+}
+
+/// The largest element under every window and the number of its tap, the first of equals.
+pub fn argmax_pool(par: &dyn Parallel, windows: &Windows, x: &[f32], out: &mut [f32], places: &mut [i32]) {
+    windows.check(x.len(), out.len());
+    let (par, line) = (windows.worth(par, out.len()), windows.line_len());
+    split::chunks2(par, (out, line), (places, line), |line, out, places| {
+        out.fill(f32::NEG_INFINITY);
+        places.fill(0);
+        let pixels = out.chunks_exact_mut(windows.channels).zip(places.chunks_exact_mut(windows.channels));
+        for (window, (out, places)) in windows.line(line).zip(pixels) {
+            for ([ky, kx], pixel) in window.taps(windows) {
+                let from = &x[pixel * windows.channels..][..windows.channels];
+                for ((best, place), &x) in out.iter_mut().zip(places.iter_mut()).zip(from) {
+                    if x > *best {
+                        (*best, *place) = (x, (ky * windows.kernel[1] + kx) as i32);
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Random, pool};
+
+    fn under(windows: &Windows, at: [usize; 4], x: &[f32]) -> Vec<(i32, f32)> {
+        let [n, y, col, c] = at;
+        let mut found = Vec::new();
+        for tap in 0..windows.kernel[0] * windows.kernel[1] {
+            let (ky, kx) = (tap / windows.kernel[1], tap % windows.kernel[1]);
+            let iy = (y * windows.stride[0] + ky * windows.dilation[0]).checked_sub(windows.padding[0]);
+            let ix = (col * windows.stride[1] + kx * windows.dilation[1]).checked_sub(windows.padding[1]);
+            if let (Some(iy), Some(ix)) = (iy, ix)
+                && iy < windows.input[0]
+                && ix < windows.input[1]
+            {
+                let pixel = (n * windows.input[0] + iy) * windows.input[1] + ix;
+                found.push((tap as i32, x[pixel * windows.channels + c]));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn windows_hold_what_lies_under_them() {
+        let plain = Windows {
+            batch: 2,
+            input: [7, 6],
+            channels: 3,
+            output: [3, 3],
+            kernel: [3, 2],
+            stride: [2, 2],
+            padding: [0, 0],
+            dilation: [1, 1],
+        };
+        for windows in [
+            plain,
+            Windows { channels: 70, padding: [1, 1], output: [4, 4], ..plain },
+            Windows { channels: 64, dilation: [2, 3], ..plain },
+            Windows { padding: [2, 1], stride: [1, 3], output: [9, 3], ..plain },
+        ] {
+            let len = 2 * windows.output[0] * windows.output[1] * windows.channels;
+            let x = Random::new(5).floats(2 * 42 * windows.channels);
+            let (mut best, mut mean) = (vec![0.0; len], vec![0.0; len]);
+            let (mut value, mut place) = (vec![0.0; len], vec![0; len]);
+            argmax_pool(&pool(), &windows, &x, &mut value, &mut place);
+            for isa in Isa::available() {
+                max_pool(isa, &pool(), &windows, &x, &mut best);
+                avg_pool(isa, &pool(), &windows, &x, &mut mean);
+                for i in 0..len {
+                    let (pixel, c) = (i / windows.channels, i % windows.channels);
+                    let (line, col) = (pixel / windows.output[1], pixel % windows.output[1]);
+                    let at = [line / windows.output[0], line % windows.output[0], col, c];
+                    let found = under(&windows, at, &x);
+                    let largest = found.iter().fold((0, f32::NEG_INFINITY), |a, b| if b.1 > a.1 { *b } else { a });
+                    assert_eq!((best[i], value[i], place[i]), (largest.1, largest.1, largest.0));
+                    let sum: f32 = found.iter().map(|(_, x)| x).sum();
+                    assert!((mean[i] - sum / found.len() as f32).abs() < 1e-6);
+                }
+            }
+        }
+    }
+}
