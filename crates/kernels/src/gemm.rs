@@ -21,7 +21,7 @@
 
 mod few_rows;
 pub mod generic;
-mod lanes;
+pub(crate) mod lanes;
 #[cfg(test)]
 mod tests;
 mod tile;

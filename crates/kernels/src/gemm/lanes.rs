@@ -11,7 +11,7 @@
 /// # Safety
 /// Every function requires the instructions of the implementing set. Those with pointers require `LANES` readable or
 /// writable elements there; the `_part` forms require `count < LANES` of them.
-pub(super) trait Lanes {
+pub(crate) trait Lanes {
     type V: Copy;
     const LANES: usize;
 
@@ -61,7 +61,7 @@ pub(super) trait Lanes {
 }
 
 /// Four lanes that any compiler target has; most make one vector register of them.
-pub(super) struct Portable;
+pub(crate) struct Portable;
 
 impl Lanes for Portable {
     type V = [f32; 4];
