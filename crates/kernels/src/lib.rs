@@ -16,6 +16,7 @@ pub mod cast;
 pub mod conv;
 pub mod copy;
 pub mod delta_rule;
+pub mod depthwise;
 pub mod element;
 pub mod epilogue;
 pub mod factor;

@@ -103,6 +103,23 @@ impl<T> Block<'_, T> {
         }
     }
 
+    /// Calls `body` with the longest contiguous runs of these rows of the block, and where in the matrix each starts.
+    pub(crate) fn each_run(&mut self, rows: Range<usize>, mut body: impl FnMut(usize, &mut [T])) {
+        let (stride, first) = (self.stride, self.columns.start);
+        if self.columns.len() < stride || rows.is_empty() {
+            return rows.for_each(|row| body(row * stride + first, self.row(row)));
+        }
+        let held = self.rows.start <= rows.start && rows.end <= self.rows.end;
+        assert!(held, "rows {rows:?} are outside the block's rows {:?}", self.rows);
+        // SAFETY: the rows are in the block, fill the stride and so lie one after the other; `&mut self` keeps them
+        // apart from others.
+        let run = unsafe {
+            let start = self.start.add((rows.start - self.rows.start) * stride);
+            core::slice::from_raw_parts_mut(start, rows.len() * stride)
+        };
+        body(rows.start * stride, run);
+    }
+
     /// Where the block starts and how far apart its rows are, for kernels that write whole tiles.
     pub(crate) fn raw(&mut self) -> (*mut T, usize) {
         (self.start, self.stride)
