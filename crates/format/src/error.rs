@@ -15,6 +15,8 @@ pub enum FileKind {
     Tensors,
     /// `.bpte`
     Bundle,
+    /// The payload of an XNNPACK delegate.
+    Xnnpack,
 }
 
 impl FileKind {
@@ -24,6 +26,7 @@ impl FileKind {
             FileKind::Program => *b"ET12",
             FileKind::Tensors => *b"FT01",
             FileKind::Bundle => *b"BP08",
+            FileKind::Xnnpack => *b"XN01",
         }
     }
 
@@ -32,6 +35,7 @@ impl FileKind {
             FileKind::Program => "an ExecuTorch program (.pte)",
             FileKind::Tensors => "an ExecuTorch data file (.ptd)",
             FileKind::Bundle => "an ExecuTorch bundled program (.bpte)",
+            FileKind::Xnnpack => "an XNNPACK delegate payload",
         }
     }
 }
@@ -178,6 +182,7 @@ rules! {
     LayoutSize "the segment has # bytes, but the tensor layout needs #",
     ProgramMissing "the bundle contains no program",
     DataSize "the tensor has # bytes of data, but its sizes need #",
+    NodesMissing "it has no list of nodes",
 }
 
 /// Why a file was refused.

@@ -5,6 +5,7 @@
 //! | [`pte`] | `.pte`: a compiled program |
 //! | [`ptd`] | `.ptd`: tensors that programs keep outside |
 //! | [`bpte`] | `.bpte`: a program bundled with test cases |
+//! | [`xnnpack`] | the payload of the XNNPACK delegate |
 //! | [`flatbuf`] | the FlatBuffers reader under all of them |
 //!
 //! Every kind is read the same way. `File::parse` checks the whole file once, structure and meaning, and gives a view;
@@ -30,6 +31,7 @@ mod mutation;
 pub mod ptd;
 pub mod pte;
 mod scalar_type;
+pub mod xnnpack;
 
 pub use error::{Error, FileKind, Place, Rule};
 pub use scalar_type::ScalarType;

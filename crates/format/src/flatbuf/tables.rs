@@ -15,6 +15,8 @@
 ///     }
 ///     /// One of two.
 ///     union Shape { 1 Circle, 2 Square }
+///     /// Members that share a table.
+///     union Sum { 1 Add as Pair, 2 Subtract as Pair }
 /// }
 /// ```
 ///
@@ -82,19 +84,25 @@ macro_rules! tables {
         $(#[$meta:meta])* union $name:ident { $($number:literal $member:ident),* $(,)? }
         $($rest:tt)*
     ) => {
+        $crate::flatbuf::tables! { $(#[$meta])* union $name { $($number $member as $member),* } $($rest)* }
+    };
+    (
+        $(#[$meta:meta])* union $name:ident { $($number:literal $member:ident as $table:ident),* $(,)? }
+        $($rest:tt)*
+    ) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug)]
         pub enum $name<'a> {
             /// No member.
             None,
-            $(#[doc = concat!("Member ", $number, ", a [`", stringify!($member), "`](struct@", stringify!($member), ").")]
-            $member($member<'a>),)*
+            $(#[doc = concat!("Member ", $number, ", a [`", stringify!($table), "`](struct@", stringify!($table), ").")]
+            $member($table<'a>),)*
         }
 
         impl<'a> $name<'a> {
             /// The members' tables by number.
             pub const MEMBERS: &'static [(u8, &'static $crate::flatbuf::Schema)] =
-                &[$(($number, <$member<'static> as $crate::flatbuf::View<'static>>::SCHEMA)),*];
+                &[$(($number, <$table<'static> as $crate::flatbuf::View<'static>>::SCHEMA)),*];
 
             /// The member's number in the file, 0 for none.
             pub fn code(self) -> u8 {
@@ -114,7 +122,7 @@ macro_rules! tables {
 
             fn member(number: u8, table: $crate::flatbuf::Table<'a>) -> Self {
                 match number {
-                    $($number => $name::$member($member(table)),)*
+                    $($number => $name::$member($table(table)),)*
                     _ => $name::None,
                 }
             }
