@@ -15,10 +15,12 @@ pub(crate) enum Slot {
     Bool(bool),
     U8(u8),
     I8(i8),
+    I16(i16),
     I32(i32),
     U32(u32),
     I64(i64),
     U64(u64),
+    F32(f32),
     F64(f64),
     /// A string, vector or table written before.
     Ref(WIPOffset<UnionWIPOffset>),
@@ -28,11 +30,13 @@ impl Slot {
     /// Bytes in the table, 0 for what is not stored.
     fn size(self) -> usize {
         match self {
-            Slot::Absent | Slot::Bool(false) | Slot::U8(0) | Slot::I8(0) | Slot::I32(0) | Slot::U32(0) => 0,
-            Slot::I64(0) | Slot::U64(0) => 0,
+            Slot::Absent | Slot::Bool(false) | Slot::U8(0) | Slot::I8(0) | Slot::I16(0) => 0,
+            Slot::I32(0) | Slot::U32(0) | Slot::I64(0) | Slot::U64(0) => 0,
+            Slot::F32(value) if value.to_bits() == 0 => 0,
             Slot::F64(value) if value.to_bits() == 0 => 0,
             Slot::Bool(_) | Slot::U8(_) | Slot::I8(_) => 1,
-            Slot::I32(_) | Slot::U32(_) | Slot::Ref(_) => 4,
+            Slot::I16(_) => 2,
+            Slot::I32(_) | Slot::U32(_) | Slot::F32(_) | Slot::Ref(_) => 4,
             Slot::I64(_) | Slot::U64(_) | Slot::F64(_) => 8,
         }
     }
@@ -92,17 +96,19 @@ impl Builder {
     /// A table; the position of a slot is its field id.
     pub(crate) fn table(&mut self, slots: &[Slot]) -> Slot {
         let start = self.inner.start_table();
-        for size in [8, 4, 1] {
+        for size in [8, 4, 2, 1] {
             for (slot, entry) in slots.iter().zip((4..).step_by(2)).filter(|(slot, _)| slot.size() == size) {
                 match *slot {
                     Slot::Absent => {}
                     Slot::Bool(value) => self.inner.push_slot_always(entry, value),
                     Slot::U8(value) => self.inner.push_slot_always(entry, value),
                     Slot::I8(value) => self.inner.push_slot_always(entry, value),
+                    Slot::I16(value) => self.inner.push_slot_always(entry, value),
                     Slot::I32(value) => self.inner.push_slot_always(entry, value),
                     Slot::U32(value) => self.inner.push_slot_always(entry, value),
                     Slot::I64(value) => self.inner.push_slot_always(entry, value),
                     Slot::U64(value) => self.inner.push_slot_always(entry, value),
+                    Slot::F32(value) => self.inner.push_slot_always(entry, value),
                     Slot::F64(value) => self.inner.push_slot_always(entry, value),
                     Slot::Ref(value) => self.inner.push_slot_always(entry, value),
                 }

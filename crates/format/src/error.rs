@@ -91,6 +91,12 @@ pub enum Place {
         /// Which case of the suite.
         case: u32,
     },
+    /// A value of a delegate's graph.
+    GraphValue(u32),
+    /// A node of a delegate's graph.
+    GraphNode(u32),
+    /// A constant of a delegate's graph.
+    GraphConstant(u32),
 }
 
 impl fmt::Display for Place {
@@ -108,6 +114,9 @@ impl fmt::Display for Place {
             }
             Place::TestSuite(suite) => write!(f, "test suite {suite}"),
             Place::TestCase { suite, case } => write!(f, "test suite {suite}, case {case}"),
+            Place::GraphValue(value) => write!(f, "graph value {value}"),
+            Place::GraphNode(node) => write!(f, "graph node {node}"),
+            Place::GraphConstant(constant) => write!(f, "graph constant {constant}"),
         }
     }
 }
@@ -149,7 +158,7 @@ rules! {
     SizeNegative "the tensor has the negative size #",
     RankTooLarge "the tensor has # dimensions, and at most # are supported",
     DimOrderLength "dim_order has # entries for # dimensions",
-    DimOrderEntry "dim_order is not a permutation: entry # is out of range or repeated among # dimensions",
+    DimOrderEntry "the order of dimensions is not a permutation: entry # is out of range or repeated among # dimensions",
     DtypeUnknown "the element type # is unknown; the last known one is #",
     StorageOffset "the storage offset is #, and only # is supported",
     TensorTooLarge "the tensor's sizes multiply to more bytes than can be addressed",
@@ -168,7 +177,7 @@ rules! {
     DelegateIndex "the call refers to delegate #, but there are # delegates",
     ArgumentIndex "an argument refers to value #, but there are # values",
     JumpTarget "the jump goes to instruction #, but there are # instructions",
-    InstructionEmpty "the instruction says nothing (kind #)",
+    InstructionEmpty "the step says nothing (kind #)",
     BackendIdMissing "the delegate has no backend id",
     PayloadReferenceMissing "the delegate does not say where its payload is",
     InlinePayload "the delegate's payload is inline data #, but there are #",
@@ -183,6 +192,29 @@ rules! {
     ProgramMissing "the bundle contains no program",
     DataSize "the tensor has # bytes of data, but its sizes need #",
     NodesMissing "it has no list of nodes",
+    ExternCount "the graph has # inputs and outputs, and at most # are supported",
+    ConstantOutside "it ends at byte # of the constant data, which has # bytes",
+    ValueId "its id is #, and only ids that are positions in the list of values (here #) are supported",
+    ValueFlags "it has the flags #, and only the bits of # are known",
+    DynamicInput "it is to be quantised to element type # on the way in, as old exporters wrote it: export the model again",
+    DimensionCount "a list has # entries for # dimensions",
+    ConstantIndex "it refers to constant #, but there are # constants",
+    ConstantExternal "it is constant, but also an input or output of the graph",
+    ExternalId "its external id is #, but there are # inputs and outputs",
+    ExternalIdTwice "its external id # is that of an earlier value too",
+    QuantizationKind "quantisation parameters of kind # do not go with element type #",
+    ScaleInvalid "a scale is not a positive finite number",
+    ScaleCount "it has # scales and needs #",
+    ScaleConstant "its scales are constant #, but there are # constants",
+    ZeroPoint "the zero point # does not go with element type #",
+    ChannelDimension "the channels are dimension #, but there are # dimensions",
+    TokenDimensions "it is quantised over the last # dimensions, but there are # dimensions",
+    GroupRank "it is quantised in groups and has # dimensions, and only # are supported",
+    GroupDimension "it is quantised in groups with channels in dimension #, and only dimension # is supported",
+    GroupSize "the group size is #, and must be a positive multiple of 32 that divides the # columns",
+    AttentionNode "scaled dot product attention as one node is not supported: export it as the operators it is made of",
+    OutputFixed "it writes value #, which is a constant or an input of the graph",
+    OutputRange "the lower limit of its output is above the upper limit, or one of them is not a number",
 }
 
 /// Why a file was refused.

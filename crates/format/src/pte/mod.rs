@@ -16,7 +16,7 @@ pub mod model;
 mod rules;
 mod schema;
 
-pub(crate) use rules::{ensure, number, shape};
+pub(crate) use rules::{ensure, index, number, shape};
 pub use schema::*;
 
 use crate::flatbuf::{self, Scalar};

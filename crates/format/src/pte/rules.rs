@@ -20,7 +20,7 @@ pub(crate) fn ensure(holds: bool, place: Place, rule: Rule) -> Checked {
 }
 
 /// Checks that an index from a file is below `len`.
-fn index(place: Place, rule: Rule, found: i64, len: usize) -> Checked {
+pub(crate) fn index(place: Place, rule: Rule, found: i64, len: usize) -> Checked {
     match usize::try_from(found) {
         Ok(found) if found < len => Ok(()),
         _ => Err(Error::invalid(place, rule, found, len)),

@@ -15,6 +15,8 @@
 //! arguments of the call by *external id*), constants, or in between.
 
 mod datatype;
+#[cfg(feature = "write")]
+pub mod model;
 mod rules;
 mod schema;
 
@@ -174,8 +176,8 @@ impl<'a> File<'a> {
         tensors.filter(|(_, tensor)| tensor.external().is_some())
     }
 
-    /// Number of constants. They are counted from 1, so that this is also the last index.
-    pub fn constants(&self) -> usize {
+    /// Number of constants. They are counted from 1, so this is also the last index.
+    pub fn constant_count(&self) -> usize {
         let list = if self.is_legacy() { self.graph.constant_buffer().len() } else { self.graph.constant_data().len() };
         list.saturating_sub(1)
     }
@@ -199,5 +201,5 @@ impl<'a> File<'a> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "write"))]
 mod tests;

@@ -5,7 +5,7 @@
 //! these rows here, and the owned model from the same rows.
 
 use super::Datatype;
-use crate::flatbuf::tables;
+use crate::flatbuf::{Scalars, Table, tables};
 
 /// What an optional id says when there is no value. (Values that are not external say so of their external id too.)
 pub const NONE: u32 = u32::MAX;
@@ -229,6 +229,8 @@ macro_rules! views {
 }
 
 node_rows!(views);
+#[cfg(feature = "write")]
+pub(super) use node_rows;
 
 /// The ids of values on one side of a node.
 type Ids = [Option<u32>; 5];
@@ -268,7 +270,7 @@ impl<'a> XValue<'a> {
             ValueUnion::TensorValue(tensor) => Some(tensor),
             ValueUnion::QuantizedTensorValue(value) => value.tensor_value(),
         };
-        tensor.unwrap_or(TensorValue(crate::flatbuf::Table::ABSENT))
+        tensor.unwrap_or(TensorValue(Table::ABSENT))
     }
 
     /// The quantisation parameters, if there are any.
@@ -329,5 +331,53 @@ impl TensorValue<'_> {
     /// Whether the value is an output of the graph.
     pub fn is_output(self) -> bool {
         self.flags() & EXTERNAL_OUTPUT != 0
+    }
+}
+
+/// Where the scales of channels or groups are.
+#[derive(Clone, Copy, Debug)]
+pub enum Scales<'a> {
+    /// Here.
+    Fp32(Scalars<'a, f32>),
+    /// Here, as the bits of bf16.
+    Bf16(Scalars<'a, u16>),
+    /// In a constant: fp32 for channels, bf16 for groups.
+    Constant {
+        /// Which constant.
+        index: u32,
+        /// How many scales.
+        count: u32,
+    },
+}
+
+impl Scales<'_> {
+    /// Number of scales.
+    pub fn count(&self) -> u64 {
+        match self {
+            Scales::Fp32(scales) => u64::try_from(scales.len()).unwrap_or(u64::MAX),
+            Scales::Bf16(scales) => u64::try_from(scales.len()).unwrap_or(u64::MAX),
+            Scales::Constant { count, .. } => u64::from(*count),
+        }
+    }
+}
+
+impl<'a> PerChannelQuant<'a> {
+    /// The scales, one per channel.
+    pub fn scales(self) -> Scales<'a> {
+        match self.scale_buffer_idx() {
+            0 => Scales::Fp32(self.scale()),
+            index => Scales::Constant { index, count: self.num_scales() },
+        }
+    }
+}
+
+impl<'a> PerChannelGroupQuant<'a> {
+    /// The scales, channel after channel.
+    pub fn scales(self) -> Scales<'a> {
+        match self.scale_buffer_idx() {
+            0 if self.scale_bf16().is_empty() => Scales::Fp32(self.scale()),
+            0 => Scales::Bf16(self.scale_bf16()),
+            index => Scales::Constant { index, count: self.num_scales() },
+        }
     }
 }
