@@ -254,10 +254,10 @@ fn delegates_run_with_their_state() {
     let program = Program::load(&loader, &NoData).unwrap();
     let method = program.method("forward").unwrap();
     assert_eq!(
-        method.init_delegate(0, &Tables::default(), &[], &Serial).err(),
+        method.init_delegate(0, &Tables::default(), &[], &Serial, &|_| ()).err(),
         Some(Error::BackendNotFound { delegate: 0 })
     );
-    let delegates = [method.init_delegate(0, &registry, &[], &Serial).unwrap()];
+    let delegates = [method.init_delegate(0, &registry, &[], &Serial, &|_| ()).unwrap()];
     let mut states = [delegates[0].new_state().unwrap()];
     let (mut state, mut arena, mut scratch) = ([0; 64], [0; 64], [0; 16]);
     method.init_state(&mut state).unwrap();

@@ -8,7 +8,7 @@ mod layout;
 mod matmul;
 
 pub(crate) use convert::{Convert, Kind, ROW_HEAD};
-pub(crate) use convolution::{Convolution, Filter};
+pub(crate) use convolution::{Convolution, DepthwiseConvolution, Filter};
 pub(crate) use elementwise::{Combine, Map, Mean, Softmax};
 pub(crate) use image::{ArgMaxPool, Pool, PoolKind, ResizeBilinear};
 pub(crate) use layout::{Concat, Pad, Rearrange};

@@ -5,6 +5,10 @@
 
 mod dead;
 mod float;
+mod fuse;
+mod transpose;
 
 pub use dead::remove_dead;
 pub use float::{compute_in_float, drop_narrowing};
+pub use fuse::{find_silu, fuse_steps};
+pub use transpose::simplify_transposes;

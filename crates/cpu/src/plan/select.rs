@@ -1,13 +1,14 @@
 //! Which step does what a node says.
 
 use crate::steps::{
-    After, ArgMaxPool, Combine, Concat, Convert, Convolution, Filter, Kind, MOST_AFTER, Map, MatMul, Mean, Pad, Pool,
-    PoolKind, Rearrange, ResizeBilinear, Softmax, Step, function,
+    After, ArgMaxPool, Combine, Concat, Convert, Convolution, DepthwiseConvolution, Filter, Kind, MOST_AFTER, Map,
+    MatMul, Mean, Pad, Pool, PoolKind, Rearrange, ResizeBilinear, Softmax, Step, function,
 };
 use crate::weights::elements;
 use sconce_format::ScalarType;
 use sconce_graph::{Element, Graph, Node, Op, Quantized, Reduction, Scheme, Shape, Storage, Then, ValueId};
 use sconce_kernels::copy::contiguous_strides;
+use sconce_kernels::depthwise::Depthwise;
 use sconce_kernels::epilogue::Function;
 use sconce_kernels::map::Broadcast;
 use sconce_kernels::packed::Conv2d;
@@ -201,6 +202,11 @@ impl Site<'_> {
             Op::ConvTranspose2d { stride, padding, dilation, groups, extra } => {
                 (Conv2d { stride, padding, dilation, groups, extra, transposed: true, ..image }, Filter::OutTapsIn)
             }
+            Op::DepthwiseConv2d { stride, padding, dilation } if last == in_channels => {
+                let (input, kernel) = ([height, width], [kh, kw]);
+                let geometry = Depthwise { batch, channels: in_channels, input, kernel, stride, padding, dilation };
+                return self.depthwise(geometry);
+            }
             Op::DepthwiseConv2d { stride, padding, dilation } => {
                 let each = Conv2d { out_channels: last, groups: in_channels, ..image };
                 (Conv2d { stride, padding, dilation, ..each }, Filter::TapsOut)
@@ -210,14 +216,25 @@ impl Site<'_> {
         self.packed(conv, layout)
     }
 
-    /// A product with a constant filter.
-    fn packed(&self, conv: Conv2d, layout: Filter) -> Option<Selected> {
+    /// Filter and bias, if they are constants and the image is `float32`.
+    fn weights(&self) -> Option<(ValueId, Option<ValueId>)> {
         let (filter, bias) = (self.node.inputs[1], self.node.inputs.get(2).copied());
         let constant = |value: ValueId| self.graph.as_constant(value).is_some();
-        let known = constant(filter) && bias.is_none_or(constant) && conv.output().is_some();
         let floats = self.is_float(self.node.inputs[0]) && self.is_float(self.node.outputs[0]);
+        (constant(filter) && bias.is_none_or(constant) && floats).then_some((filter, bias))
+    }
+
+    /// A product with a constant filter.
+    fn packed(&self, conv: Conv2d, layout: Filter) -> Option<Selected> {
+        let (filter, bias) = self.weights()?;
         let step = Convolution { node: self.place, conv, filter, layout, bias, after: self.after(1) };
-        (known && floats).then(|| self.step(step, 1, 0))
+        conv.output().map(|_| self.step(step, 1, 0))
+    }
+
+    fn depthwise(&self, geometry: Depthwise) -> Option<Selected> {
+        let (filter, bias) = self.weights()?;
+        let step = DepthwiseConvolution { node: self.place, geometry, filter, bias, after: self.after(1) };
+        geometry.output().map(|_| self.step(step, 1, 0))
     }
 
     fn windows(

@@ -3,6 +3,7 @@
 use super::{After, Context, Following, Step, elements, elements_mut};
 use crate::memory::Buffers;
 use sconce_graph::ValueId;
+use sconce_kernels::depthwise::{self, Depthwise};
 use sconce_kernels::packed::{Conv2d, conv2d, pack, packed_len};
 
 /// Where the weight of output channel, tap and input channel lies in a filter.
@@ -63,5 +64,35 @@ impl Step for Convolution {
     fn describe(&self) -> String {
         let Conv2d { input: [h, w], in_channels, out_channels, kernel: [kh, kw], stride, .. } = self.conv;
         format!("packed product {h}x{w}x{in_channels} -> {out_channels}, filter {kh}x{kw}, stride {stride:?}")
+    }
+}
+
+/// A convolution of each channel by itself.
+pub(crate) struct DepthwiseConvolution {
+    pub(crate) node: usize,
+    pub(crate) geometry: Depthwise,
+    pub(crate) filter: ValueId,
+    pub(crate) bias: Option<ValueId>,
+    pub(crate) after: Vec<After>,
+}
+
+impl Step for DepthwiseConvolution {
+    fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
+        let Depthwise { channels, kernel, .. } = self.geometry;
+        let length = depthwise::packed_len(channels, kernel);
+        let packed = context.known.packed.floats(self.node, length, |packed| {
+            let filter = context.known.numbers(self.filter);
+            let bias = self.bias.map(|bias| context.known.numbers(bias));
+            depthwise::pack(channels, kernel, &filter, bias.as_deref(), packed);
+        });
+        let then = Following::new(&self.after, &buffers);
+        let input = elements(buffers.read(0));
+        let output = elements_mut(buffers.output);
+        depthwise::depthwise(context.isa, context.par, &self.geometry, input, packed, &then, output);
+    }
+
+    fn describe(&self) -> String {
+        let Depthwise { input: [h, w], channels, kernel: [kh, kw], stride, .. } = self.geometry;
+        format!("depthwise {h}x{w}x{channels}, filter {kh}x{kw}, stride {stride:?}")
     }
 }
