@@ -36,7 +36,7 @@ pub const MAX_EXTERNS: usize = 4096;
 const HEADER: u16 = 30;
 
 /// Where the parts of a payload are. Plain numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// Where the FlatBuffers part begins.
     pub flatbuffer_offset: u64,
@@ -55,13 +55,7 @@ impl Header {
         let truncated = Error::Truncated { expected: u64::from(HEADER), actual };
         if flatbuf::identifier(payload).ok_or(truncated)? != *b"XH00" {
             check_identifier(payload)?;
-            let (flatbuffer_size, none) = (actual, 0);
-            return Ok(Header {
-                flatbuffer_offset: 0,
-                flatbuffer_size,
-                constant_data_offset: none,
-                constant_data_size: none,
-            });
+            return Ok(Header { flatbuffer_size: actual, ..Header::default() });
         }
         if u16::read(payload, 8).ok_or(truncated)? < HEADER {
             return Err(Error::Corrupt { offset: 8, what: "the header is shorter than 30 bytes" });
@@ -170,7 +164,7 @@ impl<'a> File<'a> {
         self.graph.xnodes()
     }
 
-    /// Ids of the values that are inputs or outputs, with their external ids, in the order of values.
+    /// The values that are inputs or outputs, each with its id, in the order of ids.
     pub fn externs(&self) -> impl Iterator<Item = (u32, TensorValue<'a>)> + use<'a> {
         let tensors = (0..).zip(self.values().iter().map(XValue::tensor));
         tensors.filter(|(_, tensor)| tensor.external().is_some())

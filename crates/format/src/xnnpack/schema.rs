@@ -192,7 +192,7 @@ macro_rules! node_rows {
     };
 }
 
-/// The ids of one row as (required inputs, optional inputs, outputs).
+/// The ids in a table of one row: what is read and what is written.
 macro_rules! operands {
     ($table:ident ($($input:ident)* $(, $optional:ident)* => $($output:ident)*)) => {
         (ids(&[$($table.$input()),*], &[$($table.$optional()),*]), ids(&[$($table.$output()),*], &[]))

@@ -13,7 +13,7 @@ struct Raw {
     dims: Vec<u32>,
     /// Kind of value; parameters of a quantised one.
     kind: u8,
-    parameters: Option<(u8, Vec<Slot>)>,
+    parameters: Option<(u8, Option<Vec<Slot>>)>,
     /// Kind and slots of one node.
     node: Option<(u8, Option<Vec<Slot>>)>,
     /// Fields of the graph to leave out.
@@ -47,7 +47,7 @@ impl Raw {
         tensor[2] = b.scalars(&self.dims);
         let mut content = b.table(&tensor);
         if let Some((kind, slots)) = &self.parameters {
-            let parameters = b.table(slots);
+            let parameters = slots.as_ref().map_or(Slot::Absent, |slots| b.table(slots));
             content = b.table(&[content, Slot::U8(*kind), parameters]);
         }
         let value = b.table(&[Slot::U8(self.kind), content]);
@@ -104,7 +104,8 @@ fn payloads_without_header() {
     raw.identifier = *b"XN02";
     assert_eq!(raw.error(), Some(Error::IncompatibleVersion { expected, found: *b"XN02" }));
     raw.identifier = *b"ET12";
-    assert_eq!(raw.error(), Some(Error::NotAProgram { expected, found: *b"ET12" }));
+    let foreign = Error::NotAProgram { expected, found: *b"ET12" };
+    assert_eq!((raw.error(), Header::parse(&raw.write()).err()), (Some(foreign), Some(foreign)));
     // Five elements do not fit 16 bytes.
     raw.identifier = *b"XN00";
     raw.dims = vec![5];
@@ -226,6 +227,16 @@ fn broken_rules() {
         (|g| scales(&mut g.values[8], ModelScales::Bf16(vec![0x7f80])), at(8), Rule::ScaleInvalid, 0, 0),
         (|g| group(g, 1, 32), at(6), Rule::GroupDimension, 1, 0),
         (|g| group(g, 0, 0), at(6), Rule::GroupSize, 0, 64),
+        (
+            |g| {
+                group(g, 0, 0);
+                g.values[6].dims = vec![4, 0];
+            },
+            at(6),
+            Rule::GroupSize,
+            0,
+            0,
+        ),
         (|g| group(g, 0, -32), at(6), Rule::GroupSize, -32, 64),
         (|g| group(g, 0, 16), at(6), Rule::GroupSize, 16, 64),
         (|g| group(g, 0, 96), at(6), Rule::GroupSize, 96, 64),
@@ -341,13 +352,15 @@ fn broken_graphs() {
     assert_eq!(node(0, None), expect(Place::GraphNode(0), Rule::InstructionEmpty, 0, 0));
     assert_eq!(node(1, None), expect(Place::GraphNode(0), Rule::InstructionEmpty, 1, 0));
     assert!(matches!(node(48, Some(vec![])), Some(Error::Corrupt { .. })));
-    let mut raw = Raw { kind: 2, parameters: Some((2, vec![Slot::F32(1.0)])), ..Raw::default() };
+    let mut raw = Raw { kind: 2, parameters: Some((2, Some(vec![Slot::F32(1.0)]))), ..Raw::default() };
     raw.tensor[0] = Slot::I16(3);
     assert_eq!(raw.error(), None);
-    raw.parameters = Some((1, vec![]));
+    raw.parameters = Some((1, Some(vec![])));
     assert_eq!(raw.error(), expect(value, Rule::QuantizationKind, 1, 3));
-    raw.parameters = Some((0, vec![]));
+    raw.parameters = Some((0, None));
     assert_eq!(raw.error(), expect(value, Rule::QuantizationKind, 0, 3));
+    raw.parameters = Some((2, None));
+    assert_eq!(raw.error(), expect(value, Rule::PayloadMissing, 2, 0));
 }
 
 /// A constant that reaches past the end of the data; its size in the payload is found by its value.
