@@ -1,5 +1,6 @@
 //! Which passes a graph goes through before it is planned.
 
+use crate::steps::MOST_AFTER;
 use sconce_graph::{Element, Graph, Node, Op, Scheme, passes};
 
 /// Brings a graph into the form that the steps take.
@@ -7,9 +8,27 @@ pub(crate) fn lower(graph: &mut Graph) {
     passes::remove_dead(graph);
     passes::compute_in_float(graph, takes_as_it_is);
     passes::drop_narrowing(graph);
-    passes::remove_dead(graph);
+    passes::find_silu(graph);
+    passes::simplify_transposes(graph);
+    passes::fuse_steps(graph, takes_another_step);
     graph.compact();
     debug_assert_eq!(sconce_graph::verify(graph), Ok(()));
+}
+
+/// Whether a node can have one more step after it.
+fn takes_another_step(node: &Node) -> bool {
+    let moves = matches!(
+        node.op,
+        Op::Transpose { .. }
+            | Op::Slice { .. }
+            | Op::Concat { .. }
+            | Op::Pad { .. }
+            | Op::Reshape { .. }
+            | Op::Copy
+            | Op::Convert
+            | Op::ArgMaxPool2d { .. }
+    );
+    !moves && node.then.len() < MOST_AFTER
 }
 
 /// Whether there is a step for the node with the elements it has.

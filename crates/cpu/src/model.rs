@@ -96,6 +96,21 @@ impl Model {
         inputs: &[&[u8]],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), Error> {
+        self.run_observed(plan, session, par, constants, inputs, outputs, |_| ())
+    }
+
+    /// [`Model::run`], with a call after each step, by its number.
+    #[expect(clippy::too_many_arguments, reason = "the arguments of a run, and who watches it")]
+    pub fn run_observed(
+        &self,
+        plan: &Plan,
+        session: &mut Session,
+        par: &dyn Parallel,
+        constants: &dyn Constants,
+        inputs: &[&[u8]],
+        outputs: &mut [&mut [u8]],
+        done: impl FnMut(usize),
+    ) -> Result<(), Error> {
         plan.check_arguments(inputs, outputs).map_err(Error)?;
         if session.arena.bytes().len() < plan.arena_bytes() {
             session.arena = Aligned::new(plan.arena_bytes());
@@ -103,7 +118,7 @@ impl Model {
         let known = Known { graph: &self.graph, constants, packed: &self.packed };
         let context = Context { isa: self.options.isa, par, known };
         let mut memory = Memory::new(inputs, outputs, session.arena.bytes_mut(), known);
-        plan.run(&context, &mut memory);
+        plan.run(&context, &mut memory, done);
         Ok(())
     }
 }

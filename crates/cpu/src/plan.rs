@@ -95,6 +95,11 @@ impl Plan {
         self.arena
     }
 
+    /// Bytes of each input and of each output.
+    pub fn argument_bytes(&self) -> (&[usize], &[usize]) {
+        (&self.bytes.0, &self.bytes.1)
+    }
+
     pub(crate) fn check_arguments(&self, inputs: &[&[u8]], outputs: &[&mut [u8]]) -> Result<(), String> {
         let inputs: Vec<_> = inputs.iter().map(|bytes| bytes.len()).collect();
         let outputs: Vec<_> = outputs.iter().map(|bytes| bytes.len()).collect();
@@ -107,10 +112,16 @@ impl Plan {
         }
     }
 
-    pub(crate) fn run(&self, context: &Context<'_>, memory: &mut Memory<'_>) {
-        for planned in &self.steps {
+    pub(crate) fn run(&self, context: &Context<'_>, memory: &mut Memory<'_>, mut done: impl FnMut(usize)) {
+        for (index, planned) in self.steps.iter().enumerate() {
             planned.step.run(context, memory.buffers(&planned.io));
+            done(index);
         }
+    }
+
+    /// Each step's algorithm and the node that it stands for.
+    pub fn steps(&self) -> impl ExactSizeIterator<Item = (String, &str)> {
+        self.steps.iter().map(|planned| (planned.step.describe(), planned.node.as_str()))
     }
 }
 
@@ -123,8 +134,8 @@ impl fmt::Debug for Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} steps, arena of {} bytes, {} threads", self.steps.len(), self.arena, self.width)?;
-        for (index, planned) in self.steps.iter().enumerate() {
-            writeln!(f, "{index:4}  {}  <-  {}", planned.step.describe(), planned.node)?;
+        for (index, (step, node)) in self.steps().enumerate() {
+            writeln!(f, "{index:4}  {step}  <-  {node}")?;
         }
         Ok(())
     }

@@ -8,6 +8,6 @@
 //! | `XnnpackBackend` | `format::xnnpack` | CPU |
 #![forbid(unsafe_code)]
 
-mod xnnpack;
+pub mod xnnpack;
 
 pub use xnnpack::XnnpackBackend;

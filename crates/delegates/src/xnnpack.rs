@@ -5,13 +5,12 @@
 
 mod import;
 
-use import::import;
+pub use import::import;
 use sconce_core::{
     Backend, Call, Code, CompileSpecs, Delegate, DelegateState, Fault, InitContext, Owned, Program, ScalarType, Shape,
     Tensor, TensorMut,
 };
 use sconce_cpu::{Model, Options, Session};
-use sconce_format::xnnpack::File;
 use sconce_graph::{Constants, Element, Graph, Source, Storage, ValueId};
 
 /// Runs what was delegated to XNNPACK.
@@ -42,8 +41,7 @@ impl Backend for XnnpackBackend {
             context.explain(reason);
             Fault::new(Code::DelegateInvalidCompatibility, "its payload cannot be run")
         };
-        let file = File::parse(processed).map_err(|error| incompatible(&error))?;
-        let mut graph = import(processed, file).map_err(|error| incompatible(&error))?;
+        let mut graph = import(processed).map_err(|error| incompatible(&error))?;
         keep_inline_constants(&mut graph, processed);
         let constants = InProgram(context.program());
         let model = Model::new(graph, self.options, &constants).map_err(|error| incompatible(&error))?;

@@ -3,7 +3,8 @@
 //! The engine's workhorse. Every convolution is a product whose rows are read in place: for a tile of output pixels and
 //! each tap of the filter there is a list of addresses, one per pixel, where the channels under that tap lie (a row of
 //! padding stands in for what is outside). Nothing is copied, and a one-by-one convolution or a linear layer is the case
-//! of one tap.
+//! of one tap. Where all pixels of a tile have a row of taps inside the image, its channels lie side by side, and the row
+//! is taken as one tap with more channels.
 //!
 //! ```text
 //!                     packed weights: panels of nr output channels
@@ -36,6 +37,8 @@ use tile::{Family, MOST_ROWS, Tile};
 pub const MOST_TAPS: usize = 128;
 /// Bytes of weights that stay in the second-level cache while pixels pass by.
 const NEAR: usize = 512 * 1024;
+/// Elements that are finished together: they are still in the first-level cache.
+const PIECE: usize = 4 * 1024;
 /// Multiplications below which threads cost more than they bring.
 const WORTH_THREADS: usize = 60_000;
 
@@ -131,7 +134,7 @@ impl Conv2d {
 /// Elements that [`pack`] writes.
 pub fn packed_len(isa: Isa, conv: &Conv2d) -> usize {
     let family = Family::of(isa);
-    group_len(&family, conv) * conv.groups + conv.group_in()
+    group_len(&family, conv) * conv.groups + conv.kernel[1] * conv.group_in()
 }
 
 /// Elements of the panels of one group.
@@ -142,7 +145,7 @@ fn group_len(family: &Family, conv: &Conv2d) -> usize {
 /// Packs a filter `[out, taps, in / groups]` and its bias into `packed`, whose length is [`packed_len`].
 ///
 /// ```text
-/// group by group, panel by panel: nr of bias, then taps * in/groups rows of nr;  at the end in/groups zeros (padding)
+/// group by group, panel by panel: nr of bias, then taps * in/groups rows of nr;  at the end zeros (padding)
 /// ```
 pub fn pack(
     isa: Isa,
@@ -243,23 +246,45 @@ struct Patches<'a> {
 unsafe impl Sync for Patches<'_> {}
 
 impl Patches<'_> {
-    /// Writes the addresses for some pixels: `addresses[tap * rows + i]` is that of pixel `first + i`.
-    fn addresses(&self, pixels: Range<usize>, addresses: &mut [*const f32]) {
+    /// Writes the addresses for some pixels: `addresses[tap * rows + i]` is that of pixel `first + i`. Answers how many
+    /// taps there are and how many elements lie under each.
+    fn addresses(&self, pixels: Range<usize>, addresses: &mut [*const f32]) -> (usize, usize) {
         let (conv, rows) = (self.conv, pixels.len());
+        let [height, width] = self.size;
+        // Divisions are slow: the place of the first pixel is computed, those of the others are counted.
+        let (line, mut x) = (pixels.start / width, pixels.start % width);
+        let (mut image, mut y) = (line / height, line % height);
+        // Most tiles lie in one line; those that do not may touch both of its ends.
+        let one_line = x + rows <= width;
+        let joined = self.joins_taps(if one_line { x..x + rows } else { 0..width });
         let [vertical, horizontal] = [conv.axis(0), conv.axis(1)];
-        let [height, width] = conv.input;
-        for (i, pixel) in pixels.enumerate() {
-            let (image, y, x) =
-                (pixel / (self.size[0] * self.size[1]), pixel / self.size[1] % self.size[0], pixel % self.size[1]);
+        let across = if joined { 1 } else { conv.kernel[1] };
+        for i in 0..rows {
             for ky in 0..conv.kernel[0] {
-                let line = vertical.source(y, ky).map(|y| (image * height + y) * width);
-                for kx in 0..conv.kernel[1] {
+                let line = vertical.source(y, ky).map(|y| (image * conv.input[0] + y) * conv.input[1]);
+                let slots = &mut addresses[ky * across * rows..][..across * rows];
+                for (kx, slot) in slots[i..].iter_mut().step_by(rows).enumerate() {
                     let at = line.and_then(|line| Some(line + horizontal.source(x, kx)?));
-                    let address = at.map_or(self.padding, |at| self.input[at * conv.in_channels..].as_ptr());
-                    addresses[(ky * conv.kernel[1] + kx) * rows + i] = address;
+                    *slot = at.map_or(self.padding, |at| self.input[at * conv.in_channels..].as_ptr());
                 }
             }
+            x += 1;
+            if x == width {
+                (x, y) = (0, y + 1);
+            }
+            if y == height {
+                (y, image) = (0, image + 1);
+            }
         }
+        (conv.kernel[0] * across, if joined { conv.kernel[1] * conv.group_in() } else { conv.group_in() })
+    }
+
+    /// Whether the taps of a row lie side by side in the image for these output columns.
+    fn joins_taps(&self, columns: Range<usize>) -> bool {
+        let (conv, axis) = (self.conv, self.conv.axis(1));
+        let inside = |column: usize, tap: usize| axis.source(column, tap).is_some();
+        let side_by_side = conv.dilation[1] == 1 && conv.groups == 1 && !conv.transposed;
+        side_by_side && inside(columns.start, 0) && inside(columns.end - 1, conv.kernel[1] - 1)
     }
 }
 
@@ -284,33 +309,57 @@ impl Job<'_> {
         let (rows, columns) = (block.rows.clone(), block.columns.clone());
         let tiles = rows.len().div_ceil(self.family.mr);
         let mut addresses = [core::ptr::null(); MOST_TAPS * MOST_ROWS];
+        let mut finished = rows.start;
         for first in columns.clone().step_by(near) {
             let panels = first..columns.end.min(first + near);
             for tile in 0..tiles {
                 let top = rows.start + rows.len() * tile / tiles;
                 let bottom = rows.start + rows.len() * (tile + 1) / tiles;
-                self.patches.addresses(top..bottom, &mut addresses);
+                let taps = self.patches.addresses(top..bottom, &mut addresses);
                 for column in panels.clone().step_by(nr) {
-                    self.tile(&mut block, top..bottom, column..panels.end.min(column + nr), &addresses);
+                    self.tile(&mut block, top..bottom, column..panels.end.min(column + nr), (taps, &addresses));
+                }
+                let enough = (bottom - finished) * columns.len() >= PIECE || bottom == rows.end;
+                if panels.end == columns.end && enough {
+                    self.finish(&mut block, finished..bottom);
+                    finished = bottom;
                 }
             }
         }
     }
 
-    fn tile(&self, block: &mut Block<'_, f32>, rows: Range<usize>, columns: Range<usize>, addresses: &[*const f32]) {
-        let conv = self.patches.conv;
-        let (taps, channels) = (conv.taps(), conv.group_in());
+    /// What a tile does in registers, and what is left: a residual as the first step, then limits.
+    fn in_registers(&self) -> (Option<&[f32]>, Option<(f32, f32)>, &[Then<'_>]) {
+        let (residual, then) = match self.then {
+            [Then::Add(other), rest @ ..] => (Some(*other), rest),
+            all => (None, all),
+        };
+        match then {
+            [Then::Apply(Function::Clamp(low, high)), rest @ ..] => (residual, Some((*low, *high)), rest),
+            all => (residual, None, all),
+        }
+    }
+
+    /// Takes the steps that are left for rows whose tiles are all done.
+    fn finish(&self, block: &mut Block<'_, f32>, rows: Range<usize>) {
+        let (_, _, then) = self.in_registers();
+        if !then.is_empty() {
+            block.each_run(rows, |at, run| finish(self.isa, then, self.first_channel + at, run));
+        }
+    }
+
+    fn tile(
+        &self,
+        block: &mut Block<'_, f32>,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        ((taps, channels), addresses): ((usize, usize), &[*const f32]),
+    ) {
         let width = columns.len().next_multiple_of(self.family.lanes);
         let panel = &self.panels[columns.start * (1 + taps * channels)..][..width * (1 + taps * channels)];
         let place = |row: usize| row * self.channels + self.first_channel + columns.start;
-        let (residual, then) = match self.then {
-            [Then::Add(other), rest @ ..] => (Some(other[place(rows.start)..].as_ptr()), rest),
-            all => (None, all),
-        };
-        let (limits, then) = match then {
-            [Then::Apply(Function::Clamp(low, high)), rest @ ..] => (Some((*low, *high)), rest),
-            all => (None, all),
-        };
+        let (residual, limits, _) = self.in_registers();
+        let residual = residual.map(|other| other[place(rows.start)..].as_ptr());
         let (first_row, first_column) = (block.rows.start, block.columns.start);
         let (start, stride) = block.raw();
         let tile = Tile {
@@ -329,11 +378,5 @@ impl Job<'_> {
         // length; the tile lies in the block, which this task holds alone, and the residual is as long as the output, as
         // `conv2d` asserted. The family belongs to a held token.
         unsafe { self.family.tile(rows.len(), width)(&tile) };
-        if !then.is_empty() {
-            for row in rows {
-                let at = place(row);
-                finish(self.isa, then, at, &mut block.row(row)[columns.start - first_column..][..columns.len()]);
-            }
-        }
     }
 }

@@ -22,7 +22,8 @@ const ALIGN_CORNERS: u32 = 8;
 const KEEP_DIMS: u32 = 0x40;
 
 /// A payload as a graph. Inputs and outputs are in the order of the call's arguments.
-pub(crate) fn import(payload: &[u8], file: File<'_>) -> Result<Graph, String> {
+pub fn import(payload: &[u8]) -> Result<Graph, String> {
+    let file = File::parse(payload).map_err(|error| error.to_string())?;
     let mut importer = Importer { payload, file, graph: Graph::default() };
     for value in file.values().iter() {
         importer.value(value)?;
