@@ -133,7 +133,7 @@ impl Conv2d {
 
 /// Elements that [`pack`] writes.
 pub fn packed_len(isa: Isa, conv: &Conv2d) -> usize {
-    let family = Family::of(isa);
+    let family = Family::of(isa, conv.group_out());
     group_len(&family, conv) * conv.groups + conv.kernel[1] * conv.group_in()
 }
 
@@ -155,7 +155,7 @@ pub fn pack(
     bias: Option<&[f32]>,
     packed: &mut [f32],
 ) {
-    let family = Family::of(isa);
+    let family = Family::of(isa, conv.group_out());
     let (n, k) = (conv.group_out(), conv.taps() * conv.group_in());
     assert_eq!(packed.len(), packed_len(isa, conv), "the packed weights of {conv:?}");
     assert!(bias.is_none_or(|bias| bias.len() == conv.out_channels), "the bias of {conv:?}");
@@ -203,7 +203,7 @@ pub fn conv2d(
     if m == 0 || conv.out_channels == 0 {
         return;
     }
-    let family = Family::of(isa);
+    let family = Family::of(isa, conv.group_out());
     let (n, k) = (conv.group_out(), conv.taps() * conv.group_in());
     let work = m.saturating_mul(n).saturating_mul(k);
     let par = if work < WORTH_THREADS { &Serial } else { par };
@@ -257,6 +257,10 @@ impl Patches<'_> {
         // Most tiles lie in one line; those that do not may touch both of its ends.
         let one_line = x + rows <= width;
         let joined = self.joins_taps(if one_line { x..x + rows } else { 0..width });
+        if joined && one_line {
+            self.line_of_addresses(image, y, x, rows, addresses);
+            return (conv.kernel[0], conv.kernel[1] * conv.group_in());
+        }
         let [vertical, horizontal] = [conv.axis(0), conv.axis(1)];
         let across = if joined { 1 } else { conv.kernel[1] };
         for i in 0..rows {
@@ -277,6 +281,25 @@ impl Patches<'_> {
             }
         }
         (conv.kernel[0] * across, if joined { conv.kernel[1] * conv.group_in() } else { conv.group_in() })
+    }
+
+    /// The addresses of neighbouring pixels whose taps are joined: they are evenly spaced.
+    fn line_of_addresses(&self, image: usize, y: usize, x: usize, rows: usize, addresses: &mut [*const f32]) {
+        let (conv, vertical) = (self.conv, self.conv.axis(0));
+        let left = x * conv.stride[1] - conv.padding[1];
+        let step = conv.stride[1] * conv.in_channels;
+        for (ky, slots) in addresses.chunks_exact_mut(rows).take(conv.kernel[0]).enumerate() {
+            match vertical.source(y, ky) {
+                None => slots.fill(self.padding),
+                Some(y) => {
+                    let start = ((image * conv.input[0] + y) * conv.input[1] + left) * conv.in_channels;
+                    let line = &self.input[start..start + (rows - 1) * step + 1];
+                    for (i, slot) in slots.iter_mut().enumerate() {
+                        *slot = line.as_ptr().wrapping_add(i * step);
+                    }
+                }
+            }
+        }
     }
 
     /// Whether the taps of a row lie side by side in the image for these output columns.

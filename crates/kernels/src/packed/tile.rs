@@ -32,20 +32,31 @@ pub(super) struct Tile {
 /// A tile kernel of some height and width.
 pub(super) type TileKernel = unsafe fn(&Tile);
 
-/// All micro-kernels of an instruction set.
+/// All micro-kernels of an instruction set, and the shape of tile that suits a layer.
+///
+/// A panel is up to four vectors wide, and narrower where that divides a layer's channels more evenly; the fewer vectors,
+/// the more pixels a tile has, so that there are always enough sums under way.
 #[derive(Clone, Copy)]
 pub(super) struct Family {
     /// Elements in a vector.
     pub(super) lanes: usize,
-    /// The full height of a tile.
+    /// Pixels of a full tile.
     pub(super) mr: usize,
-    /// The full width of a tile in vectors.
+    /// Vectors of a full tile.
     nv: usize,
     /// `[width in vectors - 1][height - 1]`
     tiles: &'static [&'static [TileKernel]],
 }
 
 impl Family {
+    /// The tiles for a layer with `n` output channels in each group.
+    pub(super) fn of(isa: Isa, n: usize) -> Self {
+        let Tiles { lanes, tiles } = Tiles::of(isa);
+        let vectors = n.div_ceil(lanes).max(1);
+        let nv = vectors.div_ceil(vectors.div_ceil(tiles.len()));
+        Self { lanes, mr: tiles[nv - 1].len(), nv, tiles }
+    }
+
     /// The full width of a tile in elements.
     pub(super) fn nr(&self) -> usize {
         self.nv * self.lanes
@@ -55,17 +66,26 @@ impl Family {
     pub(super) fn tile(&self, rows: usize, width: usize) -> TileKernel {
         self.tiles[width / self.lanes - 1][rows - 1]
     }
+}
 
+/// The micro-kernels of an instruction set.
+#[derive(Clone, Copy)]
+struct Tiles {
+    lanes: usize,
+    tiles: &'static [&'static [TileKernel]],
+}
+
+impl Tiles {
     /// The kernels of an instruction set; holding the token inside `isa` is what makes calling them sound.
-    pub(super) fn of(isa: Isa) -> Self {
+    fn of(isa: Isa) -> Self {
         match isa {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512(_) => avx512::FAMILY,
+            Isa::Avx512(_) => avx512::TILES,
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2(_) => avx2::FAMILY,
+            Isa::Avx2(_) => avx2::TILES,
             #[cfg(target_arch = "aarch64")]
-            Isa::Neon(_) => neon::FAMILY,
-            _ => portable::FAMILY,
+            Isa::Neon(_) => neon::TILES,
+            _ => portable::TILES,
         }
     }
 }
@@ -132,9 +152,10 @@ unsafe fn finish<S: Lanes, const MR: usize, const NV: usize>(t: &Tile, acc: &mut
     }
 }
 
-/// A module with the kernels of one instruction set: the generic body above, compiled for its features.
+/// A module with the kernels of one instruction set: the generic body above, compiled for its features. A row for each
+/// width in vectors lists the heights.
 macro_rules! family {
-    ($(#[$attribute:meta])* $module:ident, $set:ty, [$($feature:meta)?], $($mr:literal)+, nv $($nv:literal)+) => {
+    ($(#[$attribute:meta])* $module:ident, $set:ty, [$($feature:meta)?], $($nv:literal: $($mr:literal)+;)+) => {
         $(#[$attribute])*
         mod $module {
             use super::*;
@@ -145,33 +166,38 @@ macro_rules! family {
                 unsafe { super::tile::<$set, MR, NV>(t) }
             }
 
-            const fn heights<const NV: usize>() -> &'static [TileKernel] {
-                &[$(tile::<$mr, NV>),+]
-            }
+            pub(super) const TILES: Tiles =
+                Tiles { lanes: <$set>::LANES, tiles: &[$(&[$(tile::<$mr, $nv>),+]),+] };
 
-            pub(super) const FAMILY: Family = Family {
-                lanes: <$set>::LANES,
-                mr: [$($mr),+].len(),
-                nv: [$($nv),+].len(),
-                tiles: &[$(heights::<$nv>()),+],
-            };
-
-            const _: () = assert!(FAMILY.mr <= MOST_ROWS);
+            const _: () = { $(assert!([$($mr),+].len() <= MOST_ROWS);)+ };
         }
     };
 }
 
-family!(portable, Portable, [], 1 2 3 4, nv 1 2);
+family!(
+    portable, Portable, [],
+    1: 1 2 3 4 5 6;
+    2: 1 2 3 4;
+);
 family!(
     #[cfg(target_arch = "x86_64")]
-    avx2, crate::isa::Avx2, [target_feature(enable = "avx2,fma")], 1 2 3 4 5 6, nv 1 2
+    avx2, crate::isa::Avx2, [target_feature(enable = "avx2,fma")],
+    1: 1 2 3 4 5 6 7 8 9 10 11 12;
+    2: 1 2 3 4 5 6;
 );
 family!(
     #[cfg(target_arch = "x86_64")]
     avx512, crate::isa::Avx512, [target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")],
-    1 2 3 4 5 6 7, nv 1 2 3 4
+    1: 1 2 3 4 5 6 7 8 9 10 11 12 13 14;
+    2: 1 2 3 4 5 6 7 8 9 10 11 12 13 14;
+    3: 1 2 3 4 5 6 7 8 9;
+    4: 1 2 3 4 5 6 7;
 );
 family!(
     #[cfg(target_arch = "aarch64")]
-    neon, crate::isa::Neon, [target_feature(enable = "neon")], 1 2 3 4 5 6, nv 1 2 3 4
+    neon, crate::isa::Neon, [target_feature(enable = "neon")],
+    1: 1 2 3 4 5 6 7 8 9 10 11 12 13 14;
+    2: 1 2 3 4 5 6 7 8 9 10 11 12;
+    3: 1 2 3 4 5 6 7 8;
+    4: 1 2 3 4 5 6;
 );
