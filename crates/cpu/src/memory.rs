@@ -154,11 +154,19 @@ pub(crate) struct Aligned {
 }
 
 impl Aligned {
-    /// So many zeros.
-    pub(crate) fn new(bytes: usize) -> Self {
-        let words = vec![0u64; bytes.div_ceil(8) + ALIGN / 8];
+    /// So many zeros; `None` if there is no such memory.
+    pub(crate) fn try_new(bytes: usize) -> Option<Self> {
+        let length = bytes.div_ceil(8).checked_add(ALIGN / 8)?;
+        let mut words = Vec::new();
+        words.try_reserve_exact(length).ok()?;
+        words.resize(length, 0u64);
         let start = words.as_ptr().align_offset(ALIGN).min(ALIGN / 8);
-        Self { words, start, bytes }
+        Some(Self { words, start, bytes })
+    }
+
+    /// So many zeros, for what is no larger than the program itself.
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self::try_new(bytes).unwrap_or_else(|| panic!("there is no memory for {bytes} bytes of weights"))
     }
 
     /// The bytes.

@@ -36,7 +36,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { isa: Isa::detect(), memory: isize::MAX.unsigned_abs() }
+        Self { isa: Isa::detect(), memory: usize::try_from(8u64 << 30).unwrap_or(usize::MAX / 4) }
     }
 }
 
@@ -113,7 +113,8 @@ impl Model {
     ) -> Result<(), Error> {
         plan.check_arguments(inputs, outputs).map_err(Error)?;
         if session.arena.bytes().len() < plan.arena_bytes() {
-            session.arena = Aligned::new(plan.arena_bytes());
+            let missing = || Error(format!("there is no memory for an arena of {} bytes", plan.arena_bytes()));
+            session.arena = Aligned::try_new(plan.arena_bytes()).ok_or_else(missing)?;
         }
         let known = Known { graph: &self.graph, constants, packed: &self.packed };
         let context = Context { isa: self.options.isa, par, known };

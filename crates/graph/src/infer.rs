@@ -140,6 +140,9 @@ fn windows(
     padding: [usize; 4],
     dilation: [usize; 2],
 ) -> Option<[usize; 2]> {
+    if dilation.contains(&0) {
+        return None;
+    }
     let along = |axis: usize| {
         let reach = kernel[axis].checked_sub(1)?.checked_mul(dilation[axis])?;
         let room = size[axis].checked_add(padding[axis])?.checked_add(padding[axis + 2])?;

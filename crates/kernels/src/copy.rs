@@ -198,6 +198,12 @@ fn row<T: core::marker::Copy>(dim: Dim, from: &[T], to: &mut [T]) {
 /// The source is contiguous along `slow`, the target (nearly) along `fast`.
 #[inline(always)]
 fn transpose<T: core::marker::Copy>(slow: Dim, fast: Dim, from: &[T], to: &mut [T]) {
+    match (fast.size, fast.to, slow.to) {
+        (2, 1, 2) => return interleave::<T, 2>(slow.size, fast.from, from, to),
+        (3, 1, 3) => return interleave::<T, 3>(slow.size, fast.from, from, to),
+        (4, 1, 4) => return interleave::<T, 4>(slow.size, fast.from, from, to),
+        _ => {}
+    }
     for i in (0..fast.size).step_by(ACROSS) {
         let columns = ACROSS.min(fast.size - i);
         for j in (0..slow.size).step_by(ALONG) {
@@ -213,6 +219,15 @@ fn transpose<T: core::marker::Copy>(slow: Dim, fast: Dim, from: &[T], to: &mut [
                 }
             }
         }
+    }
+}
+
+/// The planes of an image with few channels become pixels.
+#[inline(always)]
+fn interleave<T: core::marker::Copy, const N: usize>(pixels: usize, plane: usize, from: &[T], to: &mut [T]) {
+    let planes: [&[T]; N] = core::array::from_fn(|n| &from[n * plane..][..pixels]);
+    for (i, pixel) in to.as_chunks_mut::<N>().0[..pixels].iter_mut().enumerate() {
+        *pixel = core::array::from_fn(|n| planes[n][i]);
     }
 }
 

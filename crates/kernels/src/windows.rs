@@ -6,7 +6,6 @@ use crate::element::Number;
 use crate::isa::Isa;
 use crate::map::worth;
 use crate::split;
-use crate::taps::Taps;
 use core::ops::Range;
 use sconce_parallel::Parallel;
 
@@ -35,29 +34,20 @@ pub struct Windows {
 }
 
 impl Windows {
-    fn axis(&self, axis: usize) -> Taps {
-        Taps {
-            size: self.input[axis],
-            stride: self.stride[axis],
-            padding: self.padding[axis],
-            dilation: self.dilation[axis],
-            transposed: false,
-        }
-    }
-
     /// The taps of output position `at` that lie inside, and the input position of the first.
     fn covered(&self, axis: usize, at: usize) -> (Range<usize>, usize) {
-        let taps = self.axis(axis);
-        let mut inside = (0..self.kernel[axis]).filter(|&tap| taps.source(at, tap).is_some());
-        let first = inside.next();
-        let last = inside.next_back().or(first);
-        match (first, last) {
-            (Some(first), Some(last)) => (first..last + 1, taps.source(at, first).unwrap_or(0)),
-            _ => (0..0, 0),
+        let (start, dilation) = (at * self.stride[axis], self.dilation[axis]);
+        let first = self.padding[axis].saturating_sub(start).div_ceil(dilation);
+        let end = (self.input[axis] + self.padding[axis]).saturating_sub(start).div_ceil(dilation);
+        let end = end.min(self.kernel[axis]);
+        match first < end {
+            true => (first..end, start + first * dilation - self.padding[axis]),
+            false => (0..0, 0),
         }
     }
 
     fn check(&self, input: usize, output: usize) {
+        assert!(self.dilation.iter().all(|dilation| *dilation > 0), "taps of {self:?} have no distance");
         assert_eq!(input, self.batch * self.input[0] * self.input[1] * self.channels, "input of {self:?}");
         assert_eq!(output, self.batch * self.output[0] * self.output[1] * self.channels, "output of {self:?}");
     }

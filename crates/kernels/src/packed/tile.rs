@@ -80,7 +80,7 @@ impl Tiles {
     fn of(isa: Isa) -> Self {
         match isa {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512(_) => avx512::TILES,
+            Isa::Avx512(_) | Isa::Vnni(_) => avx512::TILES,
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2(_) => avx2::TILES,
             #[cfg(target_arch = "aarch64")]
