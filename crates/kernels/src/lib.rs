@@ -29,6 +29,7 @@ pub mod norm;
 pub mod pool;
 pub mod reduce;
 pub mod resize;
+pub mod scan;
 pub mod softmax;
 pub mod special;
 pub mod split;

@@ -44,6 +44,8 @@ fn within_two_units_of_the_exact_value() {
     let sigmoid_exact =
         |x: f64| if x < 0.0 { libm::exp(x) / (1.0 + libm::exp(x)) } else { 1.0 / (1.0 + libm::exp(-x)) };
     check("exp", exp, libm::exp, 1.0);
+    let decay_exact = |x: f64| if x < -87.0 { 0.0 } else { libm::exp(x) };
+    check("decay", |x| if x > 0.0 { exp(x) } else { decay(x) }, decay_exact, 1.0);
     check("exp2", exp2, libm::exp2, 1.0);
     check("expm1", expm1, libm::expm1, 1.0);
     check("log", log, libm::log, 1.0);
