@@ -17,7 +17,7 @@ mod tests;
 
 pub use circular::{acos, asin, atan, atan2, cos, cos_all, sin, sin_all, tan, tan_all};
 pub use exponential::{cosh, decay, erf, exp, exp2, expm1, gelu, gelu_tanh, sigmoid, silu, sinh, tanh};
-pub use logarithm::{acosh, asinh, atanh, log, log1p, log2, log10, pow};
+pub use logarithm::{acosh, asinh, atanh, log, log_all, log1p, log2, log10, pow};
 
 /// Adding and subtracting this rounds to the nearest whole number, ties to even, which is then in the low bits; for
 /// numbers below 2^22.
