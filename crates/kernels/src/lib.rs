@@ -31,6 +31,7 @@ pub mod packed;
 pub mod pool;
 pub mod reduce;
 pub mod resize;
+pub mod scan;
 pub mod softmax;
 pub mod special;
 pub mod split;

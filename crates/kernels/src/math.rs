@@ -16,8 +16,8 @@ mod logarithm;
 mod tests;
 
 pub use circular::{acos, asin, atan, atan2, cos, cos_all, sin, sin_all, tan, tan_all};
-pub use exponential::{cosh, erf, exp, exp2, expm1, gelu, gelu_tanh, sigmoid, silu, sinh, tanh};
-pub use logarithm::{acosh, asinh, atanh, log, log1p, log2, log10, pow};
+pub use exponential::{cosh, decay, erf, exp, exp2, expm1, gelu, gelu_tanh, sigmoid, silu, sinh, tanh};
+pub use logarithm::{acosh, asinh, atanh, log, log_all, log1p, log2, log10, pow};
 
 /// Adding and subtracting this rounds to the nearest whole number, ties to even, which is then in the low bits; for
 /// numbers below 2^22.
@@ -101,6 +101,8 @@ macro_rules! math {
 math! {
     /// `e^x`
     exp => exp, |x| libm::exp(x);
+    /// `e^x` for `x` up to 0, with 0 in place of subnormal results.
+    decay => decay, |x| libm::exp(x);
     /// `2^x`
     exp2 => exp2, |x| libm::exp2(x);
     /// `e^x - 1`

@@ -1,13 +1,13 @@
 //! Normalisations: layer, group, root-mean-square, and batch in inference.
 //!
 //! Statistics are taken in two passes (mean, then squared deviations), in lanes of the compute type that are added up in
-//! `f64` every `BLOCK` elements: as fast as the one and nearly as exact as the other. The affine part is done in the
+//! `f64` every so many elements: as fast as the one and nearly as exact as the other. The affine part is done in the
 //! compute type.
 use crate::element::{Float, Number};
 use crate::isa::Isa;
 use crate::map::worth;
 use crate::math::Math;
-use crate::reduce::rows_per_task;
+use crate::reduce::{rows_per_task, sum_of};
 use crate::split::{self, Cut};
 use sconce_parallel::Parallel;
 
@@ -31,30 +31,6 @@ impl<T: Float> Affine<'_, T> {
         let weight = self.weight.map_or(T::Compute::ONE, |weight| weight[i].widen());
         (weight, self.bias.map_or(T::Compute::ZERO, |bias| bias[i].widen()))
     }
-}
-
-/// Elements that are added in the compute type, and in how many lanes.
-const BLOCK: usize = 32 * LANES;
-const LANES: usize = 64;
-
-/// The sum of `f` over a row.
-#[inline(always)]
-fn sum_of<T: Float>(x: &[T], f: impl Fn(T::Compute) -> T::Compute) -> f64 {
-    let mut sum = 0.0;
-    for block in x.chunks(BLOCK) {
-        let mut lanes = [T::Compute::ZERO; LANES];
-        let (parts, rest) = block.as_chunks::<LANES>();
-        for part in parts {
-            for (lane, x) in lanes.iter_mut().zip(part) {
-                *lane += f(x.widen());
-            }
-        }
-        for (lane, x) in lanes.iter_mut().zip(rest) {
-            *lane += f(x.widen());
-        }
-        sum += lanes.iter().map(|lane| lane.to_f64()).sum::<f64>();
-    }
-    sum
 }
 
 /// The mean and the reciprocal standard deviation of a row.

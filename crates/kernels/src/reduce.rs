@@ -123,16 +123,7 @@ reducers! {
 /// One contiguous row.
 #[inline(always)]
 pub(crate) fn row<R: Reducer>(x: &[R::In]) -> R::Acc {
-    let mut lanes = [R::start(); LANES];
-    let (blocks, rest) = x.as_chunks::<LANES>();
-    for block in blocks {
-        for (lane, x) in lanes.iter_mut().zip(block) {
-            *lane = R::step(*lane, *x);
-        }
-    }
-    for (lane, x) in lanes.iter_mut().zip(rest) {
-        *lane = R::step(*lane, *x);
-    }
+    let mut lanes = strands(x, R::start(), R::step);
     let mut width = LANES / 2;
     while width > 0 {
         for i in 0..width {
@@ -141,6 +132,43 @@ pub(crate) fn row<R: Reducer>(x: &[R::In]) -> R::Acc {
         width /= 2;
     }
     lanes[0]
+}
+
+/// Takes a row in: element `i` by lane `i` modulo [`LANES`].
+#[inline(always)]
+fn strands<T: Element, A: Copy>(x: &[T], start: A, step: impl Fn(A, T) -> A) -> [A; LANES] {
+    let (blocks, rest) = x.as_chunks::<LANES>();
+    let mut lanes = [start; LANES];
+    for block in blocks {
+        for i in 0..LANES {
+            lanes[i] = step(lanes[i], block[i]);
+        }
+    }
+    // Without this the compiler shapes the loop above after whatever is done to single lanes below, not after vectors.
+    let mut lanes = core::hint::black_box(lanes);
+    for (lane, x) in lanes.iter_mut().zip(rest) {
+        *lane = step(*lane, *x);
+    }
+    lanes
+}
+
+/// Elements that [`sum_of`] adds in the compute type.
+const BLOCK: usize = 32 * LANES;
+
+/// The sum of `f` over a row: in lanes of the compute type, which every `BLOCK` elements are added up in `f64`.
+#[inline(always)]
+pub(crate) fn sum_of<T: Float>(x: &[T], f: impl Fn(T::Compute) -> T::Compute) -> f64 {
+    let mut sum = 0.0;
+    for block in x.chunks(BLOCK) {
+        let lanes = strands(
+            block,
+            T::Compute::ZERO,
+            #[inline(always)]
+            |lane, x| lane + f(x.widen()),
+        );
+        sum += row::<Sum64<T::Compute>>(&lanes);
+    }
+    sum
 }
 
 /// Rows to give a task so that it has about [`GRAIN`] elements.
@@ -218,6 +246,24 @@ fn beats<T: Number, const MAX: bool>(x: T, best: T) -> bool {
     (if MAX { x > best } else { x < best }) || (x.is_nan() && !best.is_nan())
 }
 
+/// Where `best` or NaN comes first; 0 where neither does.
+#[inline(always)]
+fn first_of<T: Number>(x: &[T], best: T) -> usize {
+    let mut start = 0;
+    // Whole blocks are looked at without a branch per element; only the block that has it is searched.
+    for block in x.chunks(STRIP) {
+        let mut found = false;
+        for x in block {
+            found |= *x == best || x.is_nan();
+        }
+        if found {
+            return start + block.iter().position(|x| *x == best || x.is_nan()).unwrap_or(0);
+        }
+        start += STRIP;
+    }
+    0
+}
+
 /// The index of the first largest (`MAX`) or smallest element along `axis.n`, and optionally the element itself.
 ///
 /// Panics if `n` is 0 while results are wanted.
@@ -241,8 +287,7 @@ pub fn arg_reduce<T: Number, const MAX: bool>(
                 || {
                     for (out, x) in indices.iter_mut().zip(x[task * together * axis.n..].chunks_exact(axis.n)) {
                         let best = if MAX { row::<Max<T>>(x) } else { row::<Min<T>>(x) };
-                        let found = x.iter().position(|x| *x == best || x.is_nan());
-                        *out = found.unwrap_or(0) as i64;
+                        *out = first_of(x, best) as i64;
                     }
                 },
             );
@@ -281,14 +326,16 @@ pub fn arg_reduce<T: Number, const MAX: bool>(
 #[inline(always)]
 pub(crate) fn deviations<T: Number>(x: &[T]) -> (f64, f64) {
     let mean = row::<Sum64<T>>(x) / x.len() as f64;
-    let mut lanes = [0.0; LANES];
-    for block in x.chunks(LANES) {
-        for (lane, x) in lanes.iter_mut().zip(block) {
+    let lanes = strands(
+        x,
+        0.0,
+        #[inline(always)]
+        |lane, x| {
             let d = x.to_f64() - mean;
-            *lane += d * d;
-        }
-    }
-    (lanes.iter().sum(), mean)
+            lane + d * d
+        },
+    );
+    (row::<Sum64<f64>>(&lanes), mean)
 }
 
 /// The sum as `f64`, whatever the kind.

@@ -1,7 +1,7 @@
 //! Softmax and its logarithm along any axis.
 //!
-//! Both subtract the largest element first, so nothing overflows. Exponentials are added in lanes of the compute type,
-//! which every `BLOCK` elements are added up in `f64`: as fast as the one and as exact as the other. Where
+//! Both subtract the largest element first, so nothing overflows. Exponentials are computed, then added in lanes of the
+//! compute type, which every so many elements are added up in `f64`: as fast as the one and as exact as the other. Where
 //! elements are as wide as the compute type the exponentials wait in the output for the division; narrower elements
 //! would lose bits there, so theirs are computed again. Rows are contiguous or, for an axis with elements after it,
 //! taken in strips of columns.
@@ -9,14 +9,14 @@ use crate::element::{Float, Number};
 use crate::isa::Isa;
 use crate::map::worth;
 use crate::math::Math;
-use crate::reduce::{Axis, Max, row, rows_per_task};
+use crate::reduce::{Axis, Max, row, rows_per_task, sum_of};
 use crate::split;
 use sconce_parallel::Parallel;
 
-/// Columns of a strip, and lanes of a row.
-const STRIP: usize = 32;
-/// Elements whose exponentials are added in the compute type.
-const BLOCK: usize = 32 * STRIP;
+/// Columns of a strip: many, because rows a power of two apart share a place in the cache.
+const STRIP: usize = 512;
+/// Elements whose exponentials are computed, then added.
+const BLOCK: usize = 1024;
 
 /// `out = e^x / sum(e^x)` along `axis.n`, or its logarithm.
 pub fn softmax<T: Float, const LOG: bool>(isa: Isa, par: &dyn Parallel, axis: Axis, x: &[T], out: &mut [T]) {
@@ -48,63 +48,74 @@ const fn waits<T: Float>() -> bool {
     size_of::<T>() == size_of::<T::Compute>()
 }
 
-/// Adds exponentials to lanes and leaves them in the output where they can wait there.
-#[inline(always)]
-fn exponentials<T: Float, const LOG: bool>(max: T::Compute, x: &[T], out: &mut [T], lanes: &mut [T::Compute; STRIP]) {
-    for ((lane, x), out) in lanes.iter_mut().zip(x).zip(out) {
-        let e = (x.widen() - max).exp();
-        *lane += e;
-        if !LOG && waits::<T>() {
-            *out = T::narrow(e);
-        }
-    }
-}
-
 #[inline(always)]
 fn one_row<T: Float, const LOG: bool>(x: &[T], out: &mut [T]) {
     let max = row::<Max<T>>(x).widen();
     let mut sum = 0.0;
     for (x, out) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
-        let mut lanes = [T::Compute::ZERO; STRIP];
-        let ((strips, rest), (out_strips, out_rest)) = (x.as_chunks::<STRIP>(), out.as_chunks_mut::<STRIP>());
-        for (x, out) in strips.iter().zip(out_strips) {
-            exponentials::<T, LOG>(max, x, out, &mut lanes);
+        if waits::<T>() {
+            for (x, out) in x.iter().zip(&mut *out) {
+                *out = T::narrow((x.widen() - max).decay());
+            }
+            sum += total(out);
+        } else {
+            let mut block = [T::Compute::ZERO; BLOCK];
+            for (e, x) in block.iter_mut().zip(x) {
+                *e = (x.widen() - max).decay();
+            }
+            sum += total(&block[..x.len()]);
         }
-        exponentials::<T, LOG>(max, rest, out_rest, &mut lanes);
-        sum += lanes.iter().map(|lane| lane.to_f64()).sum::<f64>();
     }
     let (scale, log) = (T::Compute::from_f64(1.0 / sum), T::Compute::from_f64(libm::log(sum)));
     for (x, out) in x.iter().zip(out) {
         *out = T::narrow(match (LOG, waits::<T>()) {
             (true, _) => x.widen() - max - log,
             (false, true) => out.widen() * scale,
-            (false, false) => (x.widen() - max).exp() * scale,
+            (false, false) => (x.widen() - max).decay() * scale,
         });
     }
+}
+
+#[inline(always)]
+fn total<T: Float>(x: &[T]) -> f64 {
+    sum_of(
+        x,
+        #[inline(always)]
+        |x| x,
+    )
 }
 
 /// `n` rows of `inner` columns, each column on its own.
 #[inline(always)]
 fn columns<T: Float, const LOG: bool>(inner: usize, x: &[T], out: &mut [T]) {
     for first in (0..inner).step_by(STRIP) {
-        let width = STRIP.min(inner - first);
-        let rows = || x.chunks_exact(inner).map(|x| &x[first..first + width]);
+        let strip = first..inner.min(first + STRIP);
         let (mut max, mut sum) = ([T::LOWEST; STRIP], [0.0f64; STRIP]);
-        for x in rows() {
-            for (max, x) in max.iter_mut().zip(x) {
+        for x in x.chunks_exact(inner) {
+            for (max, x) in max.iter_mut().zip(&x[strip.clone()]) {
                 *max = if *x > *max || x.is_nan() { *x } else { *max };
             }
         }
-        for x in rows() {
-            for ((sum, max), x) in sum.iter_mut().zip(&max).zip(x) {
-                *sum += (x.widen() - max.widen()).exp().to_f64();
+        for (x, out) in x.chunks_exact(inner).zip(out.chunks_exact_mut(inner)) {
+            let pairs = x[strip.clone()].iter().zip(&mut out[strip.clone()]);
+            for ((sum, max), (x, out)) in sum.iter_mut().zip(&max).zip(pairs) {
+                let e = (x.widen() - max.widen()).decay();
+                *sum += e.to_f64();
+                *out = T::narrow(e);
             }
         }
-        let last = sum.map(|sum| T::Compute::from_f64(if LOG { libm::log(sum) } else { 1.0 / sum }));
-        for (x, out) in rows().zip(out.chunks_exact_mut(inner)) {
-            for (i, (x, out)) in x.iter().zip(&mut out[first..first + width]).enumerate() {
-                let shifted = x.widen() - max[i].widen();
-                *out = T::narrow(if LOG { shifted - last[i] } else { shifted.exp() * last[i] });
+        let mut last = [T::Compute::ZERO; STRIP];
+        for (last, sum) in last.iter_mut().zip(sum).take(strip.len()) {
+            *last = T::Compute::from_f64(if LOG { libm::log(sum) } else { 1.0 / sum });
+        }
+        for (x, out) in x.chunks_exact(inner).zip(out.chunks_exact_mut(inner)) {
+            let pairs = x[strip.clone()].iter().zip(&mut out[strip.clone()]);
+            for ((last, max), (x, out)) in last.iter().zip(&max).zip(pairs) {
+                *out = T::narrow(match (LOG, waits::<T>()) {
+                    (true, _) => x.widen() - max.widen() - *last,
+                    (false, true) => out.widen() * *last,
+                    (false, false) => (x.widen() - max.widen()).decay() * *last,
+                });
             }
         }
     }

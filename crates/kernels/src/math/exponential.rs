@@ -8,19 +8,21 @@ use super::{Fused, ROUND, at_most, limit, polynomial, with_sign};
 pub(super) const LN_2_HIGH: f32 = 0.693_359_4;
 pub(super) const LN_2_LOW: f32 = -2.121_944_4e-4;
 
-/// `n` and `r` of the module's text.
+const TWO_TO_MINUS_64: f32 = 1.0 / (1u128 << 64) as f32;
+
+/// `n` of the module's text, in the low bits, and `r`.
 #[inline(always)]
-fn reduce(x: f32) -> (i32, f32) {
+fn reduce(x: f32) -> (u32, f32) {
     let shifted = x.fused(core::f32::consts::LOG2_E, ROUND);
     let n = shifted - ROUND;
-    let whole = shifted.to_bits().wrapping_sub(ROUND.to_bits()) as i32;
-    (whole, n.fused(-LN_2_LOW, n.fused(-LN_2_HIGH, x)))
+    (shifted.to_bits(), n.fused(-LN_2_LOW, n.fused(-LN_2_HIGH, x)))
 }
 
-/// `2^n` for `n` from -126 to 127.
+/// `2^(n + more)`, for `n` in the low bits and a sum from -126 to 127.
 #[inline(always)]
-fn power_of_two(n: i32) -> f32 {
-    f32::from_bits((n.wrapping_add(127) as u32) << 23)
+fn power_of_two(n: u32, more: i32) -> f32 {
+    // All but the low bits are shifted out.
+    f32::from_bits((n << 23).wrapping_add(((127 + more) as u32) << 23))
 }
 
 /// `e^r - 1` for |r| up to 0.35.
@@ -33,45 +35,60 @@ fn expm1_near_zero(r: f32) -> f32 {
 /// `e^r` for |r| up to 0.35.
 #[inline(always)]
 fn near_one(r: f32) -> f32 {
-    let tail = polynomial!(r; 0.499_999_94, 0.166_665_2, 0.041_668_393, 0.008_368_781, 0.001_381_446_5);
-    1.0 + (r * r).fused(tail, r)
+    polynomial!(r; 1.0, 1.0, 0.499_999_94, 0.166_665_2, 0.041_668_393, 0.008_368_781, 0.001_381_446_5)
 }
 
-/// `e^r * 2^n`, with results from subnormal to infinite: the power is applied in two halves, neither of which is.
+/// `2 e^r` for |r| up to 0.35.
 #[inline(always)]
-fn scaled(r: f32, n: i32) -> f32 {
-    let half = n >> 1;
-    near_one(r) * power_of_two(half) * power_of_two(n.wrapping_sub(half))
+fn near_two(r: f32) -> f32 {
+    polynomial!(r; 2.0, 2.0, 0.999_999_9, 0.333_330_4, 0.083_336_786, 0.016_737_562, 0.002_762_893)
+}
+
+/// `e^r * 2^n` for `n` from -150 to 128: results from subnormal to infinite. One factor of two is kept back for the upper
+/// end; at the lower end `2^-64` is.
+#[inline(always)]
+fn scaled(r: f32, n: u32, low: bool) -> f32 {
+    let power = power_of_two(n, -1).to_bits();
+    let raised = f32::from_bits(if low { power.wrapping_add(64 << 23) } else { power });
+    let result = near_two(r) * raised;
+    if low { result * TWO_TO_MINUS_64 } else { result }
 }
 
 /// `e^x`
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
-    let (n, r) = reduce(limit(x, -104.0, 90.0));
-    scaled(r, n)
+    let x = limit(x, -104.0, 89.0);
+    let (n, r) = reduce(x);
+    scaled(r, n, x < -86.0)
 }
 
 /// `e^x` for |x| up to 87, where neither end is near.
 #[inline(always)]
 fn exp_moderate(x: f32) -> f32 {
     let (n, r) = reduce(x);
-    near_one(r) * power_of_two(n)
+    near_one(r) * power_of_two(n, 0)
+}
+
+/// `e^x` for `x` up to 0, with 0 in place of subnormal results: what a softmax needs, faster than [`exp`].
+#[inline(always)]
+pub fn decay(x: f32) -> f32 {
+    if x < -87.0 { 0.0 } else { exp_moderate(x) }
 }
 
 /// `e^x / 2`, finite where a hyperbolic function is.
 #[inline(always)]
 fn half_exp(x: f32) -> f32 {
-    let (n, r) = reduce(limit(x, -104.0, 90.0));
-    scaled(r, n.wrapping_sub(1))
+    let x = limit(x, -104.0, 89.6);
+    let (n, r) = reduce(x);
+    scaled(r, n.wrapping_sub(1), x < -86.0)
 }
 
 /// `2^x`
 #[inline(always)]
 pub fn exp2(x: f32) -> f32 {
-    let x = limit(x, -150.0, 129.0);
+    let x = limit(x, -150.0, 128.25);
     let shifted = x + ROUND;
-    let n = shifted.to_bits().wrapping_sub(ROUND.to_bits()) as i32;
-    scaled((x - (shifted - ROUND)) * core::f32::consts::LN_2, n)
+    scaled((x - (shifted - ROUND)) * core::f32::consts::LN_2, shifted.to_bits(), x < -125.0)
 }
 
 /// `e^x - 1`, without loss near zero.
@@ -79,19 +96,19 @@ pub fn exp2(x: f32) -> f32 {
 pub fn expm1(x: f32) -> f32 {
     let (n, r) = reduce(limit(x, -20.0, 88.8));
     // Half of the result, because 2^128 is not a number.
-    let power = power_of_two(n.wrapping_sub(1));
+    let power = power_of_two(n, -1);
     let result = power.fused(expm1_near_zero(r), power - 0.5) * 2.0;
     if x == 0.0 { x } else { result }
 }
 
-/// The hyperbolic tangent.
+/// The hyperbolic tangent, `(e^2x - 1) / (e^2x + 1)`.
 #[inline(always)]
 pub fn tanh(x: f32) -> f32 {
-    let (size, square) = (x.abs(), x * x);
-    let tail = polynomial!(square; -0.333_333, 0.133_319_24, -0.053_783_827, 0.020_795_964, -0.005_895_15);
-    let near = if x == 0.0 { x } else { (x * square).fused(tail, x) };
-    let far = 1.0 - 2.0 / (exp_moderate(2.0 * at_most(size, 10.0)) + 1.0);
-    if size < 0.6 { near } else { with_sign(far, x) }
+    // From 9.1 on the result is 1.
+    let (n, r) = reduce(2.0 * at_most(x.abs(), 9.5));
+    let power = power_of_two(n, 0);
+    let less_one = power.fused(expm1_near_zero(r), power - 1.0);
+    with_sign(less_one / (less_one + 2.0), x)
 }
 
 /// The hyperbolic sine.
@@ -142,14 +159,23 @@ pub fn erf(x: f32) -> f32 {
     if size < 0.9 { near } else { with_sign(far, x) }
 }
 
-/// The Gaussian error linear unit, `x * P(normal <= x)`.
+/// The Gaussian error linear unit, `x * P(normal <= x)`. What is missing from `x` or from 0 is `|x| P(normal > |x|)`, and
+/// the logarithm of that probability is a polynomial.
 #[inline(always)]
 pub fn gelu(x: f32) -> f32 {
-    0.5 * x * (1.0 + erf(x * core::f32::consts::FRAC_1_SQRT_2))
+    // Beyond, nothing is missing.
+    let size = at_most(x.abs(), 11.5);
+    let exponent = polynomial!(size;
+        -5.090_849e-8, 0.797_888, 0.318_273_43, 0.036_477_778, -0.005_047_462_4, 0.000_227_856_99, 6.678_992e-5,
+        -1.264_621_2e-5, 6.119_136_6e-7
+    );
+    let missing = 0.5 * size * exp_moderate(-exponent);
+    (if x > 0.0 { x } else { 0.0 }) - missing
 }
 
-/// [`gelu`] approximated by a hyperbolic tangent, as some models were trained.
+/// [`gelu`] approximated by a hyperbolic tangent, as some models were trained: `0.5 (1 + tanh(y))` is `sigmoid(2 y)`.
 #[inline(always)]
 pub fn gelu_tanh(x: f32) -> f32 {
-    0.5 * x * (1.0 + tanh(0.797_884_6 * (x + 0.044_715 * x * x * x)))
+    let cubic = (x * x).fused(0.044_715, 1.0) * x;
+    x * sigmoid(1.595_769 * cubic)
 }

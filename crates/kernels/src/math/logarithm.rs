@@ -6,16 +6,21 @@
 use super::exponential::{LN_2_HIGH, LN_2_LOW};
 use super::{Fused, limit_wide, polynomial, sqrt_wide, with_sign};
 
+/// `n` and `m - 1` of the module's text, for positive normal `x`.
+#[inline(always)]
+fn reduce_normal(x: f32) -> (f32, f32) {
+    let root_half = core::f32::consts::FRAC_1_SQRT_2.to_bits();
+    let shifted = x.to_bits().wrapping_sub(root_half);
+    let m = f32::from_bits((shifted & 0x7f_ffff).wrapping_add(root_half));
+    ((shifted as i32 >> 23) as f32, m - 1.0)
+}
+
 /// `n` and `m - 1` of the module's text, for positive finite `x`.
 #[inline(always)]
 fn reduce(x: f32) -> (f32, f32) {
-    let root_half = core::f32::consts::FRAC_1_SQRT_2.to_bits();
     let subnormal = x < f32::MIN_POSITIVE;
-    let normal = if subnormal { x * 8_388_608.0 } else { x };
-    let shifted = normal.to_bits().wrapping_sub(root_half);
-    let m = f32::from_bits((shifted & 0x7f_ffff).wrapping_add(root_half));
-    let n = (shifted as i32 >> 23) as f32;
-    (if subnormal { n - 23.0 } else { n }, m - 1.0)
+    let (n, f) = reduce_normal(if subnormal { x * 8_388_608.0 } else { x });
+    (if subnormal { n - 23.0 } else { n }, f)
 }
 
 /// The logarithm of `1 + f` less `f`, for `f` from the reduction.
@@ -37,16 +42,36 @@ fn of_positive(x: f32, result: f32) -> f32 {
     if x >= 0.0 { not_negative } else { f32::NAN }
 }
 
+/// From the two parts of the reduction.
 #[inline(always)]
-fn log_finite(x: f32) -> f32 {
-    let (n, f) = reduce(x);
+fn log_of((n, f): (f32, f32)) -> f32 {
     n.fused(LN_2_HIGH, f + n.fused(LN_2_LOW, log_near_one(f)))
 }
 
 /// The natural logarithm.
 #[inline(always)]
 pub fn log(x: f32) -> f32 {
-    of_positive(x, log_finite(x))
+    of_positive(x, log_of(reduce(x)))
+}
+
+/// Elements that [`log_all`] looks at together.
+const BLOCK: usize = 512;
+
+/// [`log`] of all of `x`: where all of a block are positive and normal, as they usually are, nothing else is checked.
+#[inline(always)]
+pub fn log_all(x: &[f32], out: &mut [f32]) {
+    for (x, out) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
+        let usual = x.iter().fold(true, |usual, x| usual & (*x >= f32::MIN_POSITIVE) & (*x <= f32::MAX));
+        if usual {
+            for (out, &x) in out.iter_mut().zip(x) {
+                *out = log_of(reduce_normal(x));
+            }
+        } else {
+            for (out, &x) in out.iter_mut().zip(x) {
+                *out = log(x);
+            }
+        }
+    }
 }
 
 /// The natural logarithm of `1 + x`, without loss near zero.
@@ -55,7 +80,7 @@ pub fn log1p(x: f32) -> f32 {
     let sum = 1.0 + x;
     // What the sum lost.
     let lost = if x > 1.0 { 1.0 - (sum - x) } else { x - (sum - 1.0) };
-    let result = log_finite(sum) + lost / sum;
+    let result = log_of(reduce(sum)) + lost / sum;
     if x == 0.0 { x } else { of_positive(sum, result) }
 }
 

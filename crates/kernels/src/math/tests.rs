@@ -44,6 +44,8 @@ fn within_two_units_of_the_exact_value() {
     let sigmoid_exact =
         |x: f64| if x < 0.0 { libm::exp(x) / (1.0 + libm::exp(x)) } else { 1.0 / (1.0 + libm::exp(-x)) };
     check("exp", exp, libm::exp, 1.0);
+    let decay_exact = |x: f64| if x < -87.0 { 0.0 } else { libm::exp(x) };
+    check("decay", |x| if x > 0.0 { exp(x) } else { decay(x) }, decay_exact, 1.0);
     check("exp2", exp2, libm::exp2, 1.0);
     check("expm1", expm1, libm::expm1, 1.0);
     check("log", log, libm::log, 1.0);
@@ -69,9 +71,11 @@ fn within_two_units_of_the_exact_value() {
 
 #[test]
 fn slices_agree_with_single_values() {
-    let far = [0.5, -3.0, 7e3, -1e30, f32::INFINITY, f32::NAN];
-    for x in [&far[..2], &far[..]] {
-        for (all, one) in [(sin_all as fn(&[f32], &mut [f32]), sin as fn(f32) -> f32), (cos_all, cos), (tan_all, tan)] {
+    let far = [0.5, 1e-3, -3.0, 7e3, -1e30, 1e-40, 0.0, f32::INFINITY, f32::NAN];
+    for x in [&far[..2], &far[..3], &far[..]] {
+        for (all, one) in
+            [(sin_all as fn(&[f32], &mut [f32]), sin as fn(f32) -> f32), (cos_all, cos), (tan_all, tan), (log_all, log)]
+        {
             let mut out = vec![0.0; x.len()];
             all(x, &mut out);
             x.iter().zip(out).for_each(|(x, out)| assert_eq!(out.to_bits(), one(*x).to_bits(), "{x}"));

@@ -7,7 +7,7 @@
 //! Compiling every operator for every combination of element types would be thousands of loops. Here only three types
 //! compute: `f32` (also for half and bfloat16), `f64` and `i64` (for all integers and truth values). The output is walked
 //! in memory order in short chunks; an operand that is contiguous and of the compute type is used where it is, any other
-//! is converted into a chunk on the stack, which stays in the first-level cache. So an operator is compiled three times,
+//! is converted into a chunk on the stack, which stays in the first-level cache. Where none is, a row is one chunk. So an operator is compiled three times,
 //! conversions once per pair of types, and mixed types, broadcasting and layouts cost no code. What is compiled per
 //! operator is the loop over a chunk and nothing else; everything around it calls that loop through a pointer.
 pub(crate) mod binary;
@@ -120,15 +120,30 @@ impl<'c, C: Typed> Reader<'c, C> {
 }
 
 impl<'c, C: Typed> Reader<'c, C> {
-    /// The elements `step` apart from element `first` on, where they are or in `buffer`.
-    fn chunk<'b>(&self, isa: Isa, first: usize, step: usize, buffer: &'b mut [C]) -> &'b [C]
+    /// Whether elements `step` apart are used where they are.
+    fn is_direct(&self, step: usize) -> bool {
+        self.direct.is_some() && step == 1
+    }
+
+    /// `count` elements, `step` apart from element `first` on, where they are or in `buffer`. A repeated element is in the
+    /// buffer already where the row has been `begun`.
+    fn chunk<'b>(
+        &self,
+        isa: Isa,
+        (first, step, count): (usize, usize, usize),
+        begun: bool,
+        buffer: &'b mut [C; CHUNK],
+    ) -> &'b [C]
     where
         'c: 'b,
     {
-        match self.direct.filter(|_| step == 1).and_then(|all| all.get(first..first + buffer.len())) {
+        match self.direct.filter(|_| step == 1).and_then(|all| all.get(first..first + count)) {
             Some(direct) => direct,
             None => {
-                (self.load)(isa, self.data, first, step, buffer);
+                let buffer = &mut buffer[..count];
+                if step > 0 || !begun {
+                    (self.load)(isa, self.data, first, step, buffer);
+                }
                 buffer
             }
         }
@@ -208,13 +223,19 @@ impl<C: Typed, O: Typed, const N: usize> Engine<'_, C, O, N> {
         let mut buffers = [[C::ZERO; CHUNK]; N];
         let mut results = [O::ZERO; CHUNK];
         walk.rows(start..start + target.len() / size, |row, len, offsets, steps| {
-            for at in (0..len).step_by(CHUNK) {
-                let count = (len - at).min(CHUNK);
+            let mut readers = self.readers.iter().zip(steps);
+            let direct =
+                self.direct && readers.all(|(reader, step)| reader.is_some_and(|reader| reader.is_direct(step)));
+            // Where nothing is converted a row need not be cut.
+            let stretch = if direct { len.max(1) } else { CHUNK };
+            for at in (0..len).step_by(stretch) {
+                let count = (len - at).min(stretch);
                 let mut slices: [&[C]; N] = [&[]; N];
                 for (n, ((slice, buffer), reader)) in slices.iter_mut().zip(&mut buffers).zip(&self.readers).enumerate()
                 {
                     let Some(reader) = reader else { continue };
-                    *slice = reader.chunk(self.isa, offsets[n] + at * steps[n], steps[n], &mut buffer[..count]);
+                    let elements = (offsets[n] + at * steps[n], steps[n], count);
+                    *slice = reader.chunk(self.isa, elements, at > 0, buffer);
                 }
                 let chunk = &mut target[(row + at) * size..(row + at + count) * size];
                 match view_mut::<O>(chunk).filter(|_| self.direct) {

@@ -1,12 +1,12 @@
 //! Running sums and products along a dimension: each element with all before it.
-use crate::dense::{reorder_scratch, row_major, store_row_major, wide_bytes};
+use crate::dense::{converted, reorder_scratch, row_major, wide_bytes, write_converted};
 use crate::elementwise::functions::log_add_exp;
-use crate::operands::misaligned;
 use crate::ops;
 use crate::typed::Typed;
-use sconce_core::{Args, Call, Fault, Op, Tensor};
+use sconce_core::{Args, Call, Fault, Op, ScalarType, Tensor};
+use sconce_kernels::Isa;
 use sconce_kernels::reduce::Axis;
-use sconce_kernels::view::view_mut;
+use sconce_kernels::scan::scan;
 use sconce_schema::normalize_dim;
 
 /// Running sums and products.
@@ -38,41 +38,31 @@ fn running_scratch(args: &Args<'_>, out: usize) -> usize {
 fn running(
     call: &mut Call<'_>,
     out: usize,
-    whole: impl Fn(i64, i64) -> i64,
-    real: impl Fn(f64, f64) -> f64,
+    whole: impl Fn(i64, i64) -> i64 + Sync,
+    real: impl Fn(f64, f64) -> f64 + Sync,
 ) -> Result<(), Fault> {
     let x = call.tensor(0)?;
     let (_, axis) = axis(call, &x, 1)?;
     let x = row_major(call, x)?;
-    if call.tensor_type(out)?.0.is_integral(true) {
-        running_in(call, x, axis, out, whole)
-    } else {
-        running_in(call, x, axis, out, real)
+    match (x.dtype, call.tensor_type(out)?.0) {
+        (_, dtype) if dtype.is_integral(true) => running_in::<i64>(call, x, axis, out, whole),
+        (ScalarType::Float, ScalarType::Float) => running_in::<f32>(call, x, axis, out, real),
+        _ => running_in::<f64>(call, x, axis, out, real),
     }
 }
 
-fn running_in<T: Typed>(
-    call: &mut Call<'_>,
-    x: Tensor<'_>,
+fn running_in<'c, T: Typed>(
+    call: &mut Call<'c>,
+    x: Tensor<'c>,
     axis: Axis,
     out: usize,
-    join: impl Fn(T, T) -> T,
+    join: impl Fn(T::Sum, T::Sum) -> T::Sum + Sync,
 ) -> Result<(), Fault> {
-    let data = converted_any::<T>(call, x)?;
+    let data = converted::<T>(call, 0, x)?;
     let target = call.out(out, x.sizes())?;
-    let slab = axis.n * axis.inner;
-    for start in (0..axis.outer).map(|outer| outer * slab) {
-        for at in start + axis.inner..start + slab {
-            data[at] = join(data[at - axis.inner], data[at]);
-        }
-    }
-    store_row_major(call, out, data, target)
-}
-
-/// A copy of the elements, converted.
-fn converted_any<'c, T: Typed>(call: &mut Call<'c>, x: Tensor<'_>) -> Result<&'c mut [T], Fault> {
-    let scratch = call.scratch(x.numel().saturating_mul(size_of::<T>()))?;
-    let out = sconce_core::TensorMut { dtype: T::DTYPE, shape: x.shape, data: &mut *scratch };
-    crate::dense::convert(call.parallel(), 0, x, out)?;
-    view_mut(scratch).ok_or(misaligned(0))
+    let parallel = call.parallel();
+    write_converted::<T>(call, out, target, |results| {
+        scan(Isa::detect(), parallel, axis, data, results, join);
+        Ok(())
+    })
 }
