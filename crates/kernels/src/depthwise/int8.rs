@@ -163,32 +163,22 @@ impl Pixel<'_> {
     /// Adds all taps to the sums of neighbouring channels, where input and weights start at the first of them.
     #[inline(always)]
     fn add_taps(&self, input: &[i8], weights: &[i32], outside: &[i8], sums: &mut [i32]) {
-        let (g, rows) = (self.geometry, self.line.first..self.line.first + self.line.rows);
+        let (g, line, count) = (self.geometry, self.line, sums.len());
         for ky in 0..g.kernel[0] {
-            let values = |kx: usize| match rows.contains(&ky) && self.taps.contains(&kx) {
-                true => {
-                    let row = self.line.input + (ky - rows.start) * g.row_step();
+            let row_inside = ky >= line.first && ky < line.first + line.rows;
+            for kx in 0..g.kernel[1] {
+                let values = if row_inside && self.taps.contains(&kx) {
+                    let row = line.input + (ky - line.first) * g.row_step();
                     &input[row + (self.x * g.stride[1] + kx * g.dilation[1] - g.padding[1]) * g.channels..]
+                } else {
+                    outside
+                };
+                // Lengths are made equal first: a loop that may end early keeps a part that is not vectorised.
+                let weights = &weights[(ky * g.kernel[1] + kx) * g.channels..][..count];
+                for ((sum, &value), &weight) in sums.iter_mut().zip(&values[..count]).zip(weights) {
+                    *sum = sum.wrapping_add(i32::from(value) * weight);
                 }
-                false => outside,
-            };
-            let weights = |kx: usize| &weights[(ky * g.kernel[1] + kx) * g.channels..];
-            let whole = g.kernel[1] - g.kernel[1] % 3;
-            for kx in (0..whole).step_by(3) {
-                add_products([0, 1, 2].map(|i| (values(kx + i), weights(kx + i))), sums);
             }
-            (whole..g.kernel[1]).for_each(|kx| add_products([(values(kx), weights(kx))], sums));
-        }
-    }
-}
-
-/// Adds some taps, values times weights, in one pass over the sums.
-#[inline(always)]
-fn add_products<const N: usize>(taps: [(&[i8], &[i32]); N], sums: &mut [i32]) {
-    let taps = taps.map(|(values, weights)| (&values[..sums.len()], &weights[..sums.len()]));
-    for (i, sum) in sums.iter_mut().enumerate() {
-        for (values, weights) in taps {
-            *sum = sum.wrapping_add(i32::from(values[i]) * weights[i]);
         }
     }
 }
@@ -201,6 +191,7 @@ fn quantize(sums: &[i32], scales: &[i32], q: Quantization, output: &mut [i8]) {
     let zero = i32::from(q.output_zero);
     let steps = |limit: i8| (i32::from(limit) - zero) as f32;
     let limits = (steps(q.limits.0), steps(q.limits.1));
+    let (sums, scales) = (&sums[..output.len()], &scales[..output.len()]);
     for ((output, &sum), &scale) in output.iter_mut().zip(sums).zip(scales) {
         // Limits are whole, so it makes no difference that they come before rounding.
         let value = clamp(sum as f32 * f32::from_bits(scale.cast_unsigned()), limits);
