@@ -24,7 +24,7 @@ fn best_seconds(mut body: impl FnMut()) -> f64 {
 /// GFLOP/s of a loop over twelve vectors of independent multiply-adds that never leave the registers.
 fn peak(isa: Isa) -> f64 {
     match isa {
-        Isa::Avx512(_) => peak_of::<192>(isa),
+        Isa::Avx512(_) | Isa::Vnni(_) => peak_of::<192>(isa),
         Isa::Avx2(_) => peak_of::<96>(isa),
         _ => peak_of::<48>(isa),
     }

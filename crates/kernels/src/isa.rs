@@ -1,7 +1,7 @@
 //! Which instructions a kernel may use.
 //!
-//! A token ([`Avx2`], [`Avx512`], [`Neon`]) exists only where its instructions do: its one constructor checks. Holding
-//! the token is therefore the proof that a function compiled for those instructions may be called. [`Isa`] is the
+//! A token ([`Avx2`], [`Avx512`], [`Vnni`], [`Neon`]) exists only where its instructions do: its one constructor checks.
+//! Holding the token is therefore the proof that a function compiled for those instructions may be called. [`Isa`] is the
 //! choice among them; [`Isa::vectorize`] runs a closure compiled for the chosen set, which is how plain loops become
 //! vector code.
 #![allow(unsafe_code, reason = "calls of functions compiled for more instructions than the baseline")]
@@ -29,6 +29,8 @@ tokens! {
     Avx2, "x86_64", ["avx2", "fma"], is_x86_feature_detected;
     /// Proof of AVX-512 F, BW, DQ and VL, with AVX2 and FMA.
     Avx512, "x86_64", ["avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma"], is_x86_feature_detected;
+    /// Proof of AVX-512 VNNI, with all that [`Avx512`] proves.
+    Vnni, "x86_64", ["avx512vnni", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma"], is_x86_feature_detected;
     /// Proof of the 64-bit ARM vector unit.
     Neon, "aarch64", ["neon"], is_aarch64_feature_detected;
 }
@@ -42,6 +44,8 @@ pub enum Isa {
     Avx2(Avx2),
     /// 512-bit vectors on x86-64.
     Avx512(Avx512),
+    /// The same, with dot products of bytes.
+    Vnni(Vnni),
     /// 128-bit vectors on aarch64.
     Neon(Neon),
 }
@@ -55,8 +59,12 @@ impl Isa {
 
     /// Every set this machine has, the widest last.
     pub fn available() -> impl Iterator<Item = Self> {
-        let vector =
-            [Avx2::detect().map(Self::Avx2), Avx512::detect().map(Self::Avx512), Neon::detect().map(Self::Neon)];
+        let vector = [
+            Avx2::detect().map(Self::Avx2),
+            Avx512::detect().map(Self::Avx512),
+            Vnni::detect().map(Self::Vnni),
+            Neon::detect().map(Self::Neon),
+        ];
         core::iter::once(Self::Scalar).chain(vector.into_iter().flatten())
     }
 
@@ -72,7 +80,7 @@ impl Isa {
             Self::Avx2(Avx2(())) => unsafe { avx2(body) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the token proves that the instructions exist.
-            Self::Avx512(Avx512(())) => unsafe { avx512(body) },
+            Self::Avx512(Avx512(())) | Self::Vnni(Vnni(())) => unsafe { avx512(body) },
             // The baseline of aarch64 includes NEON.
             _ => body(),
         }

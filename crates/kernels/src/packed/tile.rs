@@ -60,7 +60,7 @@ impl Family {
     pub(super) fn of(isa: Isa) -> Self {
         match isa {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512(_) => avx512::FAMILY,
+            Isa::Avx512(_) | Isa::Vnni(_) => avx512::FAMILY,
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2(_) => avx2::FAMILY,
             #[cfg(target_arch = "aarch64")]
