@@ -19,9 +19,12 @@
 //! the first-level cache; then the finished rows go through the rest of the epilogue.
 #![allow(unsafe_code, reason = "pointers handed to the micro-kernels")]
 
+pub mod int8;
 mod slide;
 #[cfg(test)]
 mod tests;
+#[cfg(target_arch = "x86_64")]
+mod vnni;
 
 use crate::epilogue::{Function, Then, finish};
 use crate::isa::Isa;
@@ -132,6 +135,11 @@ impl Depthwise {
         [height, width]
     }
 
+    /// The distance of the rows of the input that two rows of the kernel see; of no use if there is one only.
+    fn row_step(&self) -> usize {
+        self.dilation[0].wrapping_mul(self.input[1]).wrapping_mul(self.channels)
+    }
+
     /// How many output rows of `channels` channels are worked on together.
     fn together(&self, width: usize, channels: usize) -> usize {
         let pixels = self.stride[0].saturating_mul(self.input[1]).saturating_add(width);
@@ -140,13 +148,13 @@ impl Depthwise {
 
     /// How the output, one row of channels per pixel, is cut into tasks: its pixels, by whole image rows, and its
     /// channels, if there are too few rows for the threads.
-    fn cuts(&self, [height, width]: [usize; 2], threads: usize) -> (Cut, Cut) {
-        let (rows, blocks) = (self.batch * height, self.channels.div_ceil(BLOCK));
+    fn cuts(&self, [height, width]: [usize; 2], unit: usize, threads: usize) -> (Cut, Cut) {
+        let (rows, blocks) = (self.batch * height, self.channels.div_ceil(unit));
         let work = (rows * width).saturating_mul(self.channels).saturating_mul(self.taps());
         let tasks = if threads == 1 { 1 } else { (work / (WORTH_THREADS / 2)).clamp(1, 4 * threads) };
         let by_rows = rows >= 2 * tasks || rows >= blocks;
         let (down, across) = if by_rows { (tasks, 1) } else { (1, tasks) };
-        (Cut { parts: down, unit: width }, Cut { parts: across, unit: BLOCK })
+        (Cut { parts: down, unit: width }, Cut { parts: across, unit })
     }
 }
 
@@ -193,30 +201,35 @@ pub fn depthwise(
         [Then::Apply(Function::Clamp(low, high)), ref rest @ ..] => (Some((low, high)), rest),
         _ => (None, then),
     };
-    let layer = Layer { geometry, size, input, packed, limits };
-    let (channels, [height, width]) = (geometry.channels, size);
-    let cuts = geometry.cuts(size, par.width());
-    let par = if cuts.0.parts * cuts.1.parts == 1 { &Serial } else { par };
-    split::blocks(par, output, channels, (geometry.batch * height * width, channels), cuts, |mut block| {
-        let rows = block.rows.start / width..block.rows.end / width;
-        let together = geometry.together(width, block.columns.len());
-        for first in rows.clone().step_by(together) {
-            let rows = first..rows.end.min(first + together);
-            layer.rows(isa, rows.clone(), &mut block);
-            if !then.is_empty() {
-                block.each_run(rows.start * width..rows.end * width, |at, run| finish(isa, then, at, run));
-            }
+    let family = Family::of(isa);
+    let across = geometry.axis(1);
+    let kernel = family.strip(&across, size[1]);
+    let taps = geometry.taps();
+    each_part(par, geometry, size, BLOCK, output, |rows, lines, block| {
+        for first in block.columns.clone().step_by(family.lanes) {
+            let packed = &packed[first / BLOCK * BLOCK * (taps + 1)..][..BLOCK * (taps + 1)];
+            let strip = Strip {
+                input: input.as_ptr().wrapping_add(first),
+                row_step: geometry.row_step(),
+                bias: packed[first % BLOCK..].as_ptr(),
+                weights: packed[BLOCK + first % BLOCK..].as_ptr(),
+                output: block.raw().0.wrapping_add(first - block.columns.start),
+                pixel: geometry.channels,
+                count: (block.columns.end - first).min(family.lanes),
+                across: size[1],
+                axis: across,
+                inside: across.inside(size[1]),
+                limits,
+            };
+            // SAFETY: input, output and weights have the elements of the geometry, by the assertions above. A line
+            // names only rows of the input and of the kernel that exist, and a row of the output that lies in the
+            // block, which this task holds alone. The family belongs to a held token.
+            unsafe { kernel(&strip, lines) };
+        }
+        if !then.is_empty() {
+            block.each_run(rows.start * size[1]..rows.end * size[1], |at, run| finish(isa, then, at, run));
         }
     });
-}
-
-/// All that the rows of an output have in common.
-struct Layer<'a> {
-    geometry: &'a Depthwise,
-    size: [usize; 2],
-    input: &'a [f32],
-    packed: &'a [f32],
-    limits: Option<(f32, f32)>,
 }
 
 /// Where an output row finds its rows of the input and of the kernel.
@@ -224,58 +237,53 @@ struct Layer<'a> {
 struct Line {
     /// The row of the input under the first row of the kernel that lies in the image, in elements from the start.
     input: usize,
-    /// That row of the kernel, in elements from the first tap of a block.
-    weights: usize,
-    /// Rows of the kernel that lie in the image.
+    /// The first row of the kernel that lies in the image.
+    first: usize,
+    /// How many do.
     rows: usize,
     /// The row of the output, in elements from the start of the task's block.
     output: usize,
 }
 
-impl Layer<'_> {
+impl Line {
     /// Output row `row`, counted over all images, for a task whose output starts at pixel `start`.
-    fn line(&self, row: usize, start: usize) -> Line {
-        let (g, [height, width]) = (self.geometry, self.size);
+    fn new(g: &Depthwise, [height, width]: [usize; 2], row: usize, start: usize) -> Self {
         let (image, y) = (row / height, row % height);
         let taps = g.axis(0).taps(y);
         let top = if taps.is_empty() { 0 } else { y * g.stride[0] + taps.start * g.dilation[0] - g.padding[0] };
-        Line {
+        Self {
             input: (image * g.input[0] + top) * g.input[1] * g.channels,
-            weights: taps.start * g.kernel[1] * BLOCK,
+            first: taps.start,
             rows: taps.len(),
             output: (row * width - start) * g.channels,
         }
     }
+}
 
-    /// Computes output rows, counted over all images, for the channels of `block`.
-    fn rows(&self, isa: Isa, rows: Range<usize>, block: &mut Block<'_, f32>) {
-        let (g, across, width) = (self.geometry, self.geometry.axis(1), self.size[1]);
-        let mut lines = [Line::default(); MOST_LINES];
-        let lines = &mut lines[..rows.len()];
-        for (line, row) in lines.iter_mut().zip(rows) {
-            *line = self.line(row, block.rows.start);
+/// Cuts the output into tasks and each task into parts whose rows stay in the cache; calls `body` with the rows of a
+/// part, counted over all images, where to find what they need, and the task's block. Channels are cut in multiples of
+/// `unit`.
+fn each_part<T: Send>(
+    par: &dyn Parallel,
+    geometry: &Depthwise,
+    size: [usize; 2],
+    unit: usize,
+    output: &mut [T],
+    body: impl Fn(Range<usize>, &[Line], &mut Block<'_, T>) + Sync,
+) {
+    let (channels, [height, width]) = (geometry.channels, size);
+    let cuts = geometry.cuts(size, unit, par.width());
+    let par = if cuts.0.parts * cuts.1.parts == 1 { &Serial } else { par };
+    split::blocks(par, output, channels, (geometry.batch * height * width, channels), cuts, |mut block| {
+        let rows = block.rows.start / width..block.rows.end / width;
+        let together = geometry.together(width, block.columns.len());
+        for first in rows.clone().step_by(together) {
+            let rows = first..rows.end.min(first + together);
+            let mut lines = [Line::default(); MOST_LINES];
+            for (line, row) in lines.iter_mut().zip(rows.clone()) {
+                *line = Line::new(geometry, size, row, block.rows.start);
+            }
+            body(rows.clone(), &lines[..rows.len()], &mut block);
         }
-        let family = Family::of(isa);
-        let kernel = family.strip(&across, width);
-        for first in block.columns.clone().step_by(family.lanes) {
-            let packed = &self.packed[first / BLOCK * BLOCK * (g.taps() + 1)..][..BLOCK * (g.taps() + 1)];
-            let strip = Strip {
-                input: self.input.as_ptr().wrapping_add(first),
-                row_step: g.dilation[0].wrapping_mul(g.input[1]).wrapping_mul(g.channels),
-                bias: packed[first % BLOCK..].as_ptr(),
-                weights: packed[BLOCK + first % BLOCK..].as_ptr(),
-                output: block.raw().0.wrapping_add(first - block.columns.start),
-                pixel: g.channels,
-                count: (block.columns.end - first).min(family.lanes),
-                across: width,
-                axis: across,
-                inside: across.inside(width),
-                limits: self.limits,
-            };
-            // SAFETY: `depthwise` asserted that input, output and weights have the elements of the geometry. A line
-            // names only rows of the input and of the kernel that exist, and a row of the output that lies in the
-            // block, which this task holds alone. The family belongs to a held token.
-            unsafe { kernel(&strip, lines) };
-        }
-    }
+    });
 }

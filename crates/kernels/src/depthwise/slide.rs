@@ -16,7 +16,7 @@ use core::ops::Range;
 /// # Safety
 /// Vectors are of `count <= LANES` channels. For each [`Line`] and `ky < rows`, the input vectors at `input +
 /// line.input + ky * row_step + x * pixel`, `x < axis.input`, are readable; so are `LANES` weights at `bias` and at
-/// `weights + line.weights + (ky * axis.kernel + kx) * BLOCK`, `kx < axis.kernel`. The output vectors at `output +
+/// `weights + ((line.first + ky) * axis.kernel + kx) * BLOCK`, `kx < axis.kernel`. The output vectors at `output +
 /// line.output + x * pixel`, `x < across`, are writable. The output positions `inside` have all taps in the input.
 pub(super) struct Strip {
     pub(super) input: *const f32,
@@ -127,7 +127,7 @@ unsafe fn step<S: Lanes, const KW: usize, const STEP: usize, const XB: usize>(
         let mut acc = [S::load(s.bias); XB];
         let left = (x * s.axis.stride).wrapping_sub(s.axis.before).wrapping_mul(s.pixel);
         let mut row = s.input.wrapping_add(line.input).wrapping_add(left);
-        let mut weights = s.weights.wrapping_add(line.weights);
+        let mut weights = s.weights.wrapping_add(line.first * s.axis.kernel * BLOCK);
         for _ in 0..line.rows {
             let load = |column: usize| load(row.wrapping_add(column * s.pixel), column);
             match KW {
@@ -212,8 +212,11 @@ macro_rules! family {
                 [[strip::<KW, 1, LONG>, strip::<KW, 1, SHORT>], [strip::<KW, 2, LONG>, strip::<KW, 2, SHORT>]]
             }
 
-            pub(super) const FAMILY: Family =
-                Family { lanes: <$set>::LANES, widths: [width::<3>(), width::<5>(), width::<7>()], any: strip::<0, 0, SHORT> };
+            pub(super) const FAMILY: Family = Family {
+                lanes: <$set>::LANES,
+                widths: [width::<3>(), width::<5>(), width::<7>()],
+                any: strip::<0, 0, SHORT>,
+            };
         }
     };
 }

@@ -152,3 +152,67 @@ fn not_a_number_survives_the_limits() {
         assert!(output.iter().all(|x| x.is_nan()), "{isa:?}");
     }
 }
+
+/// Whole numbers of all sizes.
+fn bytes(random: &mut Random, n: usize) -> Vec<i8> {
+    (0..n).map(|_| (random.below(256) as i32 - 128) as i8).collect()
+}
+
+/// The formula, with all sums in 64 bits.
+fn quantized(g: &Depthwise, input: &[i8], from: int8::Weights<'_>, q: int8::Quantization) -> Vec<i8> {
+    let [height, width] = g.output().expect("a convolution");
+    let bias = |channel: usize| from.bias.map_or(0, |bias| i64::from(bias[channel]));
+    let mut sums: Vec<i64> = (0..g.batch * height * width * g.channels).map(|i| bias(i % g.channels)).collect();
+    each_tap(g, |out, x, w| {
+        sums[out] += (i64::from(input[x]) - i64::from(q.input_zero)) * i64::from(from.weights[w]);
+    });
+    let byte = |(i, &sum): (usize, &i64)| {
+        let steps = (sum as i32 as f32 * from.scale[i % g.channels]).round_ties_even() as i64;
+        (steps + i64::from(q.output_zero)).clamp(q.limits.0.into(), q.limits.1.into()) as i8
+    };
+    sums.iter().enumerate().map(byte).collect()
+}
+
+fn check_bytes(g: &Depthwise, random: &mut Random) {
+    let input = bytes(random, g.batch * g.input[0] * g.input[1] * g.channels);
+    let weights = bytes(random, g.taps() * g.channels);
+    let bias: Vec<i32> = (0..g.channels).map(|_| random.below(20_000) as i32 - 10_000).collect();
+    // Powers of two make ties; a scale of some millions leaves the range of words.
+    let kinds = [1.0 / 512.0, 1.0 / 64.0, 0.003_1, 0.000_17, 4e6];
+    let scale: Vec<f32> = (0..g.channels).map(|_| kinds[random.below(5)]).collect();
+    let bias = (random.below(4) > 0).then_some(&bias[..]);
+    let from = int8::Weights { weights: &weights, bias, scale: &scale };
+    let limits = [(-128, 127), (-20, 90), (5, 6)][random.below(3)];
+    let zeros = bytes(random, 2);
+    let extremes = [(zeros[0], zeros[1]), (-128, 127), (127, -128)][random.below(3)];
+    let q = int8::Quantization { input_zero: extremes.0, output_zero: extremes.1, limits };
+    let expected = quantized(g, &input, from, q);
+    let pool = pool();
+    for isa in Isa::available() {
+        let mut packed = vec![-1; int8::packed_len(isa, g)];
+        int8::pack(isa, g, from, q.input_zero, &mut packed);
+        for par in [&Serial as &dyn Parallel, &pool] {
+            let mut output = vec![0; expected.len()];
+            int8::depthwise(isa, par, g, &input, &packed, q, &mut output);
+            let wrong = output.iter().zip(&expected).position(|(a, b)| a != b);
+            assert!(wrong.is_none(), "element {wrong:?} of {g:?} with {q:?} on {isa:?}");
+        }
+    }
+}
+
+#[test]
+fn bytes_at_every_kind_of_edge() {
+    geometries(4, 600).for_each(|(g, mut random)| check_bytes(&g, &mut random));
+}
+
+#[test]
+fn bytes_around_blocks() {
+    let random = &mut Random::new(5);
+    for (channels, size) in [(63, 9), (64, 7), (65, 14), (80, 8), (96, 20), (100, 30), (129, 7), (600, 7)] {
+        for (kernel, stride) in [(3, 1), (5, 1), (3, 2), (5, 2), (7, 1)] {
+            let padding = [kernel / 2; 4];
+            let (input, kernel, stride) = ([size; 2], [kernel; 2], [stride; 2]);
+            check_bytes(&Depthwise { batch: 1, channels, input, kernel, stride, padding, dilation: [1; 2] }, random);
+        }
+    }
+}

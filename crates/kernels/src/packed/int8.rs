@@ -30,6 +30,7 @@ use crate::isa::Isa;
 use crate::split::{self, Block, Slots};
 use core::ops::Range;
 use sconce_parallel::{Parallel, Serial};
+pub use crate::depthwise::int8::Quantization;
 use strip::Patches;
 use tile::{Family, MOST_SUMS, Tile};
 
@@ -44,17 +45,6 @@ const HEAD: usize = 2;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct Line([i32; LANES]);
-
-/// How sums become bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quantization {
-    /// The byte that stands for zero in the input.
-    pub input_zero: i8,
-    /// The byte that stands for zero in the output.
-    pub output_zero: i8,
-    /// The least and the largest byte of the output.
-    pub limits: (i8, i8),
-}
 
 /// The shape of packed weights.
 #[derive(Clone, Copy)]

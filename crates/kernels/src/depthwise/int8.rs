@@ -1,0 +1,209 @@
+//! Depthwise convolution of bytes: quantised images and weights, with a scale per channel.
+//!
+//! ```text
+//! sum = bias + Σ (x - input_zero) * w                   taps outside the image contribute nothing
+//! y   = limits(round(sum * scale) + output_zero)        ties to even
+//! ```
+//!
+//! Every path gives exactly these numbers. Where there are dot products of bytes (VNNI), common kernels have a path of
+//! their own; all else is one body of plain loops over channels. Both multiply the bytes as they are: what the
+//! zero point adds to all taps is taken off the bias when packing, and taps outside the image are given the zero point.
+//! The order of what is packed depends on the path, so weights are packed for an instruction set and a geometry.
+use super::{BLOCK, Depthwise, Line, each_part};
+use crate::gemm::clamp;
+use crate::isa::Isa;
+use core::ops::Range;
+use sconce_parallel::Parallel;
+
+/// How sums become bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quantization {
+    /// The byte that stands for zero in the input.
+    pub input_zero: i8,
+    /// The byte that stands for zero in the output.
+    pub output_zero: i8,
+    /// The least and the largest byte of the output.
+    pub limits: (i8, i8),
+}
+
+/// The weights of a convolution.
+#[derive(Clone, Copy, Debug)]
+pub struct Weights<'a> {
+    /// `[taps, channels]`
+    pub weights: &'a [i8],
+    /// One summand per channel.
+    pub bias: Option<&'a [i32]>,
+    /// The factor from sums to steps of the output, per channel.
+    pub scale: &'a [f32],
+}
+
+impl Weights<'_> {
+    /// The bias of a channel less what its taps add when each sees `offset` more than it should.
+    pub(super) fn bias_without(&self, g: &Depthwise, channel: usize, offset: i32) -> i32 {
+        let total: i32 = self.weights[channel..].iter().step_by(g.channels).map(|&weight| i32::from(weight)).sum();
+        self.bias.map_or(0, |bias| bias[channel]).wrapping_sub(total.wrapping_mul(offset))
+    }
+
+    fn check(&self, g: &Depthwise) {
+        assert_eq!(self.weights.len(), g.taps() * g.channels, "weights of {g:?}");
+        assert!(self.bias.is_none_or(|bias| bias.len() == g.channels), "bias of {g:?}");
+        assert_eq!(self.scale.len(), g.channels, "scales of {g:?}");
+    }
+}
+
+/// Channels that the plain path takes at a time: their sums and weights stay in the first-level cache.
+const CHUNK: usize = 128;
+
+/// The words of packed weights.
+pub fn packed_len(isa: Isa, geometry: &Depthwise) -> usize {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Vnni(_) if super::vnni::suits(geometry) => super::vnni::packed_len(geometry),
+        _ => geometry.channels * (2 + geometry.taps()),
+    }
+}
+
+/// Packs weights for [`depthwise`] on the same instruction set, with the same geometry (but for the batch) and
+/// `input_zero`. `packed` has [`packed_len`] words.
+pub fn pack(isa: Isa, geometry: &Depthwise, weights: Weights<'_>, input_zero: i8, packed: &mut [i32]) {
+    weights.check(geometry);
+    assert_eq!(packed.len(), packed_len(isa, geometry), "packed weights of {geometry:?}");
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Vnni(_) if super::vnni::suits(geometry) => super::vnni::pack(geometry, weights, input_zero, packed),
+        _ => pack_rows(geometry, weights, input_zero, packed),
+    }
+}
+
+/// The order of the plain path: a row of biases, a row of scales, and a row of weights for each tap.
+fn pack_rows(g: &Depthwise, from: Weights<'_>, input_zero: i8, packed: &mut [i32]) {
+    let (head, weights) = packed.split_at_mut(2 * g.channels);
+    let (biases, scales) = head.split_at_mut(g.channels);
+    for (channel, bias) in biases.iter_mut().enumerate() {
+        *bias = from.bias_without(g, channel, input_zero.into());
+    }
+    for (to, scale) in scales.iter_mut().zip(from.scale) {
+        *to = scale.to_bits().cast_signed();
+    }
+    for (to, weight) in weights.iter_mut().zip(from.weights) {
+        *to = i32::from(*weight);
+    }
+}
+
+/// Convolves `input` with weights from [`pack`].
+pub fn depthwise(
+    isa: Isa,
+    par: &dyn Parallel,
+    geometry: &Depthwise,
+    input: &[i8],
+    packed: &[i32],
+    quantization: Quantization,
+    output: &mut [i8],
+) {
+    let size = geometry.check(input.len(), output.len());
+    assert_eq!(packed.len(), packed_len(isa, geometry), "packed weights of {geometry:?}");
+    if output.is_empty() {
+        return;
+    }
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Vnni(token) if super::vnni::suits(geometry) => {
+            super::vnni::depthwise(token, par, geometry, size, input, packed, quantization, output);
+        }
+        _ => plain(isa, par, geometry, size, input, packed, quantization, output),
+    }
+}
+
+/// The plain path: pixel by pixel, some channels at a time.
+fn plain(
+    isa: Isa,
+    par: &dyn Parallel,
+    geometry: &Depthwise,
+    size: [usize; 2],
+    input: &[i8],
+    packed: &[i32],
+    quantization: Quantization,
+    output: &mut [i8],
+) {
+    let width = size[1];
+    let outside = [quantization.input_zero; CHUNK];
+    each_part(par, geometry, size, BLOCK, output, |rows, lines, block| {
+        let mut sums = [0; CHUNK];
+        for (row, line) in rows.zip(lines) {
+            isa.vectorize(
+                #[inline(always)]
+                || {
+                    for x in 0..width {
+                        let pixel = Pixel { geometry, line, x, taps: geometry.axis(1).taps(x) };
+                        let first = block.columns.start;
+                        for (i, output) in block.row(row * width + x).chunks_mut(CHUNK).enumerate() {
+                            let (first, count) = (first + i * CHUNK, output.len());
+                            let sums = &mut sums[..count];
+                            sums.copy_from_slice(&packed[first..][..count]);
+                            pixel.add_taps(&input[first..], &packed[2 * geometry.channels + first..], &outside, sums);
+                            quantize(sums, &packed[geometry.channels + first..], quantization, output);
+                        }
+                    }
+                },
+            );
+        }
+    });
+}
+
+/// An output pixel.
+struct Pixel<'a> {
+    geometry: &'a Depthwise,
+    line: &'a Line,
+    x: usize,
+    /// The columns of the kernel that lie in the image.
+    taps: Range<usize>,
+}
+
+impl Pixel<'_> {
+    /// Adds all taps to the sums of neighbouring channels, where input and weights start at the first of them.
+    #[inline(always)]
+    fn add_taps(&self, input: &[i8], weights: &[i32], outside: &[i8], sums: &mut [i32]) {
+        let (g, rows) = (self.geometry, self.line.first..self.line.first + self.line.rows);
+        for ky in 0..g.kernel[0] {
+            let values = |kx: usize| match rows.contains(&ky) && self.taps.contains(&kx) {
+                true => {
+                    let row = self.line.input + (ky - rows.start) * g.row_step();
+                    &input[row + (self.x * g.stride[1] + kx * g.dilation[1] - g.padding[1]) * g.channels..]
+                }
+                false => outside,
+            };
+            let weights = |kx: usize| &weights[(ky * g.kernel[1] + kx) * g.channels..];
+            let whole = g.kernel[1] - g.kernel[1] % 3;
+            for kx in (0..whole).step_by(3) {
+                add_products([0, 1, 2].map(|i| (values(kx + i), weights(kx + i))), sums);
+            }
+            (whole..g.kernel[1]).for_each(|kx| add_products([(values(kx), weights(kx))], sums));
+        }
+    }
+}
+
+/// Adds some taps, values times weights, in one pass over the sums.
+#[inline(always)]
+fn add_products<const N: usize>(taps: [(&[i8], &[i32]); N], sums: &mut [i32]) {
+    let taps = taps.map(|(values, weights)| (&values[..sums.len()], &weights[..sums.len()]));
+    for (i, sum) in sums.iter_mut().enumerate() {
+        for (values, weights) in taps {
+            *sum = sum.wrapping_add(i32::from(values[i]) * weights[i]);
+        }
+    }
+}
+
+/// Makes bytes of the sums; scales come as the bits of numbers.
+#[inline(always)]
+fn quantize(sums: &[i32], scales: &[i32], q: Quantization, output: &mut [i8]) {
+    /// Added to a small number, leaves it in the low bits, rounded with ties to even.
+    const ROUND: f32 = 12_582_912.0;
+    let zero = i32::from(q.output_zero);
+    let steps = |limit: i8| (i32::from(limit) - zero) as f32;
+    let limits = (steps(q.limits.0), steps(q.limits.1));
+    for ((output, &sum), &scale) in output.iter_mut().zip(sums).zip(scales) {
+        // Limits are whole, so it makes no difference that they come before rounding.
+        let value = clamp(sum as f32 * f32::from_bits(scale.cast_unsigned()), limits);
+        *output = ((value + ROUND).to_bits().cast_signed().wrapping_sub(ROUND.to_bits().cast_signed()) + zero) as i8;
+    }
+}

@@ -1,0 +1,423 @@
+//! Depthwise convolution of bytes with VNNI: dot products of four bytes, each a row of the kernel.
+//!
+//! A column of the input is a vector of channels of up to four rows at once. Their bytes are interleaved, so that each
+//! word holds the rows of one channel, and one `vpdpbusd` multiplies them with a column of the kernel, packed likewise.
+//! Interleaving splits a vector of bytes into four of words with the channels in an order of its own; narrowing the
+//! sums to bytes undoes it, so nothing is ever permuted.
+//!
+//! ```text
+//! row 0   a0 a1 a2 a3 ...  ╮ bytes with bytes      a0 b0 a1 b1 ... ╮ pairs with pairs
+//! row 1   b0 b1 b2 b3 ...  ╯                                       ├─ a0 b0 c0 c0   a1 b1 c1 c1  ...
+//! row 2   c0 c1 c2 c3 ...  ── with itself          c0 c0 c1 c1 ... ╯
+//! ```
+//!
+//! A row that the kernel does not have repeats another, with weights of zero. Taller kernels are several groups of
+//! rows. The instruction wants bytes without sign on one side: the input is read with its sign bit flipped, as 128
+//! more, and what that and the zero point add to all taps is taken off the bias when packing.
+//!
+//! Channels are cut into blocks of 64, the last of 32 or 16 if that holds what is left. A block is packed as: bias,
+//! scales, then for each group of rows and each column of the kernel its words.
+#![allow(unsafe_code, reason = "vector instructions of the micro-kernels")]
+
+use super::int8::{Quantization, Weights};
+use super::{Axis, Depthwise, Line, each_part};
+use crate::isa::Vnni;
+use core::arch::x86_64::*;
+use core::sync::atomic::{Ordering, compiler_fence};
+use sconce_parallel::Parallel;
+
+/// Channels of a block.
+const WIDEST: usize = 64;
+/// Most rows of a kernel; so many are whole groups.
+const MOST_ROWS: usize = 12;
+/// Outputs of a step: their sums take half of the registers.
+const STEP_OUTPUTS: usize = 4;
+
+/// Whether there is a kernel for this geometry.
+pub(super) fn suits(g: &Depthwise) -> bool {
+    g.kernel[0] <= MOST_ROWS && matches!((g.kernel[1], g.stride[1], g.dilation[1]), (3 | 5 | 7, 1 | 2, 1))
+}
+
+/// Rows of the kernel that are multiplied at once: three, but four for kernels of seven rows.
+fn rows_at_once(g: &Depthwise) -> usize {
+    if g.kernel[1] == 7 { 4 } else { 3 }
+}
+
+fn groups(g: &Depthwise) -> usize {
+    g.kernel[0].div_ceil(rows_at_once(g))
+}
+
+/// Channels of the block that starts at `first`, with those that are not there.
+fn block_width(g: &Depthwise, first: usize) -> usize {
+    (g.channels - first).next_power_of_two().clamp(16, WIDEST)
+}
+
+/// Words per channel of a block.
+fn words(g: &Depthwise) -> usize {
+    2 + groups(g) * g.kernel[1]
+}
+
+pub(super) fn packed_len(g: &Depthwise) -> usize {
+    (0..g.channels).step_by(WIDEST).map(|first| block_width(g, first) * words(g)).sum()
+}
+
+/// The channel of each word of a block, as interleaving leaves them.
+fn channel_of(word: usize, width: usize) -> usize {
+    let (quarter, place) = (word / (width / 4), word % (width / 4));
+    place / 4 * 16 + quarter * 4 + place % 4
+}
+
+pub(super) fn pack(g: &Depthwise, from: Weights<'_>, input_zero: i8, packed: &mut [i32]) {
+    let (rows, offset) = (rows_at_once(g), i32::from(input_zero) + 128);
+    let mut rest = packed;
+    for first in (0..g.channels).step_by(WIDEST) {
+        let width = block_width(g, first);
+        let (block, after) = core::mem::take(&mut rest).split_at_mut(width * words(g));
+        rest = after;
+        block.fill(0);
+        for word in 0..width {
+            let channel = first + channel_of(word, width);
+            if channel >= g.channels {
+                continue;
+            }
+            let weight = |ky: usize, kx: usize| from.weights[(ky * g.kernel[1] + kx) * g.channels + channel];
+            for (ky, kx) in (0..g.kernel[0]).flat_map(|ky| (0..g.kernel[1]).map(move |kx| (ky, kx))) {
+                let at = (2 + ky / rows * g.kernel[1] + kx) * width + word;
+                block[at] |= i32::from(weight(ky, kx).cast_unsigned()) << (ky % rows * 8);
+            }
+            block[word] = from.bias_without(g, channel, offset);
+            block[width + word] = from.scale[channel].to_bits().cast_signed();
+        }
+    }
+}
+
+pub(super) fn depthwise(
+    _: Vnni,
+    par: &dyn Parallel,
+    geometry: &Depthwise,
+    size: [usize; 2],
+    input: &[i8],
+    packed: &[i32],
+    q: Quantization,
+    output: &mut [i8],
+) {
+    let axis = geometry.axis(1);
+    let outside = [q.input_zero; WIDEST];
+    assert_eq!(packed.len(), packed_len(geometry), "packed weights of {geometry:?}");
+    each_part(par, geometry, size, WIDEST, output, |_, lines, block| {
+        for first in block.columns.clone().step_by(WIDEST) {
+            let width = block_width(geometry, first);
+            let strip = Strip {
+                input: input.as_ptr().wrapping_add(first),
+                outside: outside.as_ptr(),
+                row_step: geometry.row_step(),
+                packed: packed[first * words(geometry)..][..width * words(geometry)].as_ptr(),
+                groups: groups(geometry),
+                output: block.raw().0.wrapping_add(first - block.columns.start),
+                pixel: geometry.channels,
+                count: (block.columns.end - first).min(width),
+                across: size[1],
+                axis,
+                quantization: q,
+            };
+            // SAFETY: the caller asserted that input and output have the elements of the geometry, and the packed block
+            // is as long as groups and width ask. A line names only rows of the input that exist, and a row of the
+            // output that lies in the block, which this task holds alone. The token proves the instructions.
+            unsafe { strip_kernel(width, &axis)(&strip, lines) };
+        }
+    });
+}
+
+/// What one block of channels has for all rows.
+///
+/// # Safety
+/// For each [`Line`] and `ky < line.rows`, `count` bytes at `input + line.input + ky * row_step + x * pixel`, `x <
+/// axis.input`, are readable; so are 64 bytes at `outside` and the words of a block at `packed`, see the module's text.
+/// `count` bytes at `output + line.output + x * pixel`, `x < across`, are writable. `count` is at most the block's
+/// width, and `line.first + line.rows` at most `MOST_ROWS`.
+struct Strip {
+    input: *const i8,
+    outside: *const i8,
+    row_step: usize,
+    packed: *const i32,
+    groups: usize,
+    output: *mut i8,
+    pixel: usize,
+    count: usize,
+    across: usize,
+    axis: Axis,
+    quantization: Quantization,
+}
+
+type StripKernel = unsafe fn(&Strip, &[Line]);
+
+/// The kernel for blocks of `width` channels.
+fn strip_kernel(width: usize, axis: &Axis) -> StripKernel {
+    const fn widths<const KW: usize, const ROWS: usize>() -> [[StripKernel; 3]; 2] {
+        [
+            [strip::<__m128i, KW, 1, ROWS>, strip::<__m256i, KW, 1, ROWS>, strip::<__m512i, KW, 1, ROWS>],
+            [strip::<__m128i, KW, 2, ROWS>, strip::<__m256i, KW, 2, ROWS>, strip::<__m512i, KW, 2, ROWS>],
+        ]
+    }
+    const KERNELS: [[[StripKernel; 3]; 2]; 3] = [widths::<3, 3>(), widths::<5, 3>(), widths::<7, 4>()];
+    KERNELS[axis.kernel / 2 - 1][axis.stride - 1][width / 32]
+}
+
+/// Vectors of bytes and of words, in three widths.
+///
+/// # Safety
+/// Every function requires AVX-512 BW, VL and VNNI. Those with pointers require as many elements there as the vector or
+/// the mask has.
+trait Bytes: Copy {
+    /// The vector of as many `f32` as this one has words.
+    type Floats: Copy;
+    const BYTES: usize;
+    unsafe fn load(from: *const i8, mask: u64) -> Self;
+    unsafe fn words(from: *const i32) -> Self;
+    unsafe fn scales(from: *const i32) -> Self::Floats;
+    unsafe fn splat(byte: i8) -> Self;
+    unsafe fn xor(self, other: Self) -> Self;
+    /// The bytes of four rows, word by word, in four vectors.
+    unsafe fn interleave(rows: [Self; 4]) -> [Self; 4];
+    /// `self` plus the products of bytes without and bytes with sign, four to a word.
+    unsafe fn dot(self, values: Self, weights: Self) -> Self;
+    /// The sums times the scales, rounded, as bytes; `most` limits products from above.
+    unsafe fn quantize(sums: [Self; 4], scales: [Self::Floats; 4], most: f32, zero: i16) -> Self;
+    unsafe fn at_least(self, bound: i8) -> Self;
+    unsafe fn store(self, to: *mut i8, mask: u64);
+}
+
+/// One width of vectors: the instructions by name.
+macro_rules! bytes {
+    ($v:ty, $floats:ty, $mask:ty, $bytes:literal, $load:ident, $words:ident, $scales:ident, $splat:ident, $xor:ident,
+        [$low8:ident, $high8:ident, $low16:ident, $high16:ident], $dot:ident,
+        [$float:ident, $product:ident, $min:ident, $splat_float:ident, $round:ident],
+        [$narrow32:ident, $add16:ident, $splat16:ident, $narrow16:ident], $max:ident, $store:ident) => {
+        impl Bytes for $v {
+            type Floats = $floats;
+            const BYTES: usize = $bytes;
+
+            #[inline(always)]
+            unsafe fn load(from: *const i8, mask: u64) -> Self {
+                // SAFETY: the elements of the mask are readable; the instructions exist, here as below.
+                unsafe { $load(mask as $mask, from) }
+            }
+            #[inline(always)]
+            unsafe fn words(from: *const i32) -> Self {
+                // SAFETY: a vector of words is readable.
+                unsafe { $words(from.cast()) }
+            }
+            #[inline(always)]
+            unsafe fn scales(from: *const i32) -> $floats {
+                // SAFETY: a vector of words is readable, and any bits are a number.
+                unsafe { $scales(from.cast()) }
+            }
+            #[inline(always)]
+            unsafe fn splat(byte: i8) -> Self {
+                // SAFETY: the trait's contract.
+                unsafe { $splat(byte) }
+            }
+            #[inline(always)]
+            unsafe fn xor(self, other: Self) -> Self {
+                // SAFETY: the trait's contract.
+                unsafe { $xor(self, other) }
+            }
+            #[inline(always)]
+            unsafe fn interleave([a, b, c, d]: [Self; 4]) -> [Self; 4] {
+                // SAFETY: the trait's contract.
+                unsafe {
+                    let (low, low_pair) = ($low8(a, b), $low8(c, d));
+                    let (high, high_pair) = ($high8(a, b), $high8(c, d));
+                    [$low16(low, low_pair), $high16(low, low_pair), $low16(high, high_pair), $high16(high, high_pair)]
+                }
+            }
+            #[inline(always)]
+            unsafe fn dot(self, values: Self, weights: Self) -> Self {
+                // SAFETY: the trait's contract.
+                unsafe { $dot(self, values, weights) }
+            }
+            #[inline(always)]
+            unsafe fn quantize(sums: [Self; 4], scales: [$floats; 4], most: f32, zero: i16) -> Self {
+                // SAFETY: the trait's contract. Products above `most` do not reach the conversion, those too small for
+                // a word become the least one, and narrowing keeps what does not fit at the ends.
+                unsafe {
+                    let step = |i: usize| $round($min($product($float(sums[i]), scales[i]), $splat_float(most)));
+                    let (low, high) = ($narrow32(step(0), step(1)), $narrow32(step(2), step(3)));
+                    $narrow16($add16(low, $splat16(zero)), $add16(high, $splat16(zero)))
+                }
+            }
+            #[inline(always)]
+            unsafe fn at_least(self, bound: i8) -> Self {
+                // SAFETY: the trait's contract.
+                unsafe { $max(self, $splat(bound)) }
+            }
+            #[inline(always)]
+            unsafe fn store(self, to: *mut i8, mask: u64) {
+                // SAFETY: the elements of the mask are writable.
+                unsafe { $store(to, mask as $mask, self) }
+            }
+        }
+    };
+}
+bytes!(
+    __m512i,
+    __m512,
+    __mmask64,
+    64,
+    _mm512_maskz_loadu_epi8,
+    _mm512_loadu_si512,
+    _mm512_loadu_ps,
+    _mm512_set1_epi8,
+    _mm512_xor_si512,
+    [_mm512_unpacklo_epi8, _mm512_unpackhi_epi8, _mm512_unpacklo_epi16, _mm512_unpackhi_epi16],
+    _mm512_dpbusd_epi32,
+    [_mm512_cvtepi32_ps, _mm512_mul_ps, _mm512_min_ps, _mm512_set1_ps, _mm512_cvtps_epi32],
+    [_mm512_packs_epi32, _mm512_adds_epi16, _mm512_set1_epi16, _mm512_packs_epi16],
+    _mm512_max_epi8,
+    _mm512_mask_storeu_epi8
+);
+bytes!(
+    __m256i,
+    __m256,
+    __mmask32,
+    32,
+    _mm256_maskz_loadu_epi8,
+    _mm256_loadu_si256,
+    _mm256_loadu_ps,
+    _mm256_set1_epi8,
+    _mm256_xor_si256,
+    [_mm256_unpacklo_epi8, _mm256_unpackhi_epi8, _mm256_unpacklo_epi16, _mm256_unpackhi_epi16],
+    _mm256_dpbusd_epi32,
+    [_mm256_cvtepi32_ps, _mm256_mul_ps, _mm256_min_ps, _mm256_set1_ps, _mm256_cvtps_epi32],
+    [_mm256_packs_epi32, _mm256_adds_epi16, _mm256_set1_epi16, _mm256_packs_epi16],
+    _mm256_max_epi8,
+    _mm256_mask_storeu_epi8
+);
+bytes!(
+    __m128i,
+    __m128,
+    __mmask16,
+    16,
+    _mm_maskz_loadu_epi8,
+    _mm_loadu_si128,
+    _mm_loadu_ps,
+    _mm_set1_epi8,
+    _mm_xor_si128,
+    [_mm_unpacklo_epi8, _mm_unpackhi_epi8, _mm_unpacklo_epi16, _mm_unpackhi_epi16],
+    _mm_dpbusd_epi32,
+    [_mm_cvtepi32_ps, _mm_mul_ps, _mm_min_ps, _mm_set1_ps, _mm_cvtps_epi32],
+    [_mm_packs_epi32, _mm_adds_epi16, _mm_set1_epi16, _mm_packs_epi16],
+    _mm_max_epi8,
+    _mm_mask_storeu_epi8
+);
+
+/// A row of the input and the distance of its pixels: none, if it is the row outside.
+type Row = (*const i8, usize);
+
+/// Runs along the rows in steps. `KW` and `STEP` are the width and the stride of the kernel, of which `ROWS` rows are
+/// multiplied at once.
+#[target_feature(enable = "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+unsafe fn strip<B: Bytes, const KW: usize, const STEP: usize, const ROWS: usize>(s: &Strip, lines: &[Line]) {
+    for line in lines {
+        let mut rows: [Row; MOST_ROWS] = [(s.outside, 0); MOST_ROWS];
+        for (ky, row) in rows[line.first..].iter_mut().take(line.rows).enumerate() {
+            *row = (s.input.wrapping_add(line.input + ky * s.row_step), s.pixel);
+        }
+        for first in (0..s.across).step_by(STEP_OUTPUTS) {
+            let x = first.min(s.across.saturating_sub(STEP_OUTPUTS));
+            let start = x * STEP;
+            // The columns of this step that lie in the image.
+            let end = s.axis.input + s.axis.before;
+            let (from, to) = (s.axis.before.saturating_sub(start), end.saturating_sub(start));
+            let output = s.output.wrapping_add(line.output + x * s.pixel);
+            // SAFETY: the caller's promise; the outputs from `x` on lie in the row.
+            unsafe {
+                match from == 0 && (STEP_OUTPUTS - 1) * STEP + KW <= to {
+                    true => step::<B, KW, STEP, ROWS>(s, &rows, x, |_| true, output),
+                    false => step::<B, KW, STEP, ROWS>(s, &rows, x, |column| from <= column && column < to, output),
+                }
+            }
+        }
+    }
+}
+
+/// The outputs from `x` on, where `within` says which of their columns lie in the image.
+#[inline(always)]
+unsafe fn step<B: Bytes, const KW: usize, const STEP: usize, const ROWS: usize>(
+    s: &Strip,
+    rows: &[Row; MOST_ROWS],
+    x: usize,
+    within: impl Fn(usize) -> bool,
+    output: *mut i8,
+) {
+    // SAFETY: accesses are those listed at `Strip`; columns and rows outside the image are not read.
+    unsafe {
+        let quarter = B::BYTES / 4;
+        let mut sums = [core::array::from_fn(|i| B::words(s.packed.add(i * quarter))); STEP_OUTPUTS];
+        let left = (x * STEP).wrapping_sub(s.axis.before);
+        for (group, rows) in rows.chunks_exact(ROWS).take(s.groups).enumerate() {
+            let weights = s.packed.add((2 + group * KW) * B::BYTES);
+            let rows: [Row; ROWS] = core::array::from_fn(|j| {
+                let (row, pixel) = rows[j];
+                (row.wrapping_add(left.wrapping_mul(pixel)), pixel)
+            });
+            group_of_rows::<B, KW, STEP, ROWS>(s, rows, &within, weights, &mut sums);
+        }
+        let scales = core::array::from_fn(|i| B::scales(s.packed.add(B::BYTES + i * quarter)));
+        let q = s.quantization;
+        let most = f32::from(i16::from(q.limits.1) - i16::from(q.output_zero));
+        for (o, sums) in sums.iter().enumerate().take(s.across) {
+            let bytes = B::quantize(*sums, scales, most, q.output_zero.into()).at_least(q.limits.0);
+            bytes.store(output.add(o * s.pixel), mask(s.count));
+        }
+    }
+}
+
+/// The first `count` elements.
+#[inline(always)]
+fn mask(count: usize) -> u64 {
+    u64::MAX >> (64 - count)
+}
+
+/// A loop from 0 to a constant below 13, written out because its body works on registers that it picks by number.
+macro_rules! unrolled {
+    (for $i:ident in 0..$end:expr => $body:block) => { unrolled!($i, $end, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12) };
+    ($i:ident, $end:expr, $body:block, $($number:literal)+) => {$(
+        let $i = $number;
+        if $i < $end $body
+    )+};
+}
+
+/// Adds the products of some rows, which start under the first column of the step.
+#[inline(always)]
+unsafe fn group_of_rows<B: Bytes, const KW: usize, const STEP: usize, const ROWS: usize>(
+    s: &Strip,
+    rows: [Row; ROWS],
+    within: &impl Fn(usize) -> bool,
+    weights: *const i32,
+    sums: &mut [[B; 4]; STEP_OUTPUTS],
+) {
+    // SAFETY: a row is one of the line's or the bytes outside; a column is read if it lies in the image.
+    unsafe {
+        let sign = B::splat(i8::MIN);
+        let columns = const { (STEP_OUTPUTS - 1) * STEP + KW };
+        unrolled!(for column in 0..columns => {
+            let values = match within(column) {
+                true => B::interleave(core::array::from_fn(|j| {
+                    let (row, pixel) = rows[j.min(ROWS - 1)];
+                    B::load(row.wrapping_add(column * pixel), mask(s.count)).xor(sign)
+                })),
+                false => [B::splat(*s.outside).xor(sign); 4],
+            };
+            for kx in 0..KW {
+                if column >= kx && (column - kx) % STEP == 0 && (column - kx) / STEP < STEP_OUTPUTS {
+                    for (i, sum) in sums[(column - kx) / STEP].iter_mut().enumerate() {
+                        *sum = sum.dot(values[i], B::words(weights.add(kx * B::BYTES + i * B::BYTES / 4)));
+                    }
+                }
+            }
+            // Columns must stay in order: together they need more registers than there are.
+            compiler_fence(Ordering::SeqCst);
+        });
+    }
+}
