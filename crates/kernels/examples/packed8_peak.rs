@@ -5,7 +5,9 @@
 //!
 //!     cargo run --release -p sconce-kernels --example packed8_peak
 use sconce_kernels::packed::Conv2d;
-use sconce_kernels::packed::int8::{Line, Quantization, conv2d, pack, packed_len, scratch_len};
+use sconce_kernels::packed::int8::{
+    Affine, Kind, Line, Quantization, Weights, conv2d, conv2d_dynamic, pack, pack_nibbles, packed_len, scratch_len,
+};
 use sconce_kernels::{Isa, Parallel, Serial};
 use std::time::Instant;
 
@@ -28,7 +30,7 @@ fn multiplications(conv: &Conv2d) -> f64 {
 fn layer(isa: Isa, par: &dyn Parallel, conv: &Conv2d) -> f64 {
     let [height, width] = conv.output().expect("a convolution");
     let input = vec![5; conv.batch * conv.input[0] * conv.input[1] * conv.in_channels];
-    let mut packed = vec![Line::default(); packed_len(isa, conv)];
+    let mut packed = vec![Line::default(); packed_len(isa, conv, Kind::Bytes)];
     pack(isa, par, conv, |i| i as i8, None, 3, &mut packed);
     let scale = vec![0.001; conv.out_channels];
     let quantization = Quantization { input_zero: 3, output_zero: -4, limits: (-128, 127) };
@@ -38,6 +40,26 @@ fn layer(isa: Isa, par: &dyn Parallel, conv: &Conv2d) -> f64 {
         conv2d(isa, par, conv, &quantization, &input, (&packed, &scale), &mut output, &mut scratch);
     });
     2.0 * multiplications(conv) / seconds / 1e9
+}
+
+/// Seconds of a linear layer with weights of four bits, and the bytes of these weights.
+fn nibbles(isa: Isa, par: &dyn Parallel, (rows, k, n): (usize, usize, usize), kind: Kind) -> (f64, f64) {
+    let conv = Conv2d::linear(rows, k, n);
+    let (input, affine) = (vec![5; rows * k], vec![Affine { scale: 0.01, zero: 3 }; rows]);
+    let scale = match kind {
+        Kind::Groups(size) => vec![0.01; n * k / size],
+        _ => vec![0.01; n],
+    };
+    let (groups, channels) = if let Kind::Groups(_) = kind { (&scale[..], &[][..]) } else { (&[][..], &scale[..]) };
+    let mut packed = vec![Line::default(); packed_len(isa, &conv, kind)];
+    pack_nibbles(isa, par, &conv, kind, |i| (i % 16) as i8 - 8, groups, &mut packed);
+    let weights = Weights { packed: &packed, kind, scale: channels, bias: None };
+    let mut output = vec![0.0; rows * n];
+    let mut scratch = vec![0; scratch_len(isa, &conv, par.width())];
+    let seconds = best_seconds(|| {
+        conv2d_dynamic(isa, par, &conv, (&input, &affine), weights, &[], &mut output, &mut scratch);
+    });
+    (seconds, (packed.len() * size_of::<Line>()) as f64)
 }
 
 /// (in channels, out channels), size, kernel, stride
@@ -75,6 +97,16 @@ fn main() {
             let conv = Conv2d::linear(rows, k, n);
             let (one, two) = (layer(isa, &Serial, &conv), layer(isa, &pool, &conv));
             println!("linear {rows} x {k} x {n}: {one:6.1}   two threads x{:.2}", two / one);
+        }
+        for kind in [Kind::Nibbles, Kind::Groups(32), Kind::Groups(128)] {
+            for size in [(1, 4096, 4096), (1, 4096, 14336), (128, 4096, 4096)] {
+                let (one, bytes) = nibbles(isa, &Serial, size, kind);
+                let (two, _) = nibbles(isa, &pool, size, kind);
+                let operations = 2.0 * (size.0 * size.1 * size.2) as f64 / one / 1e9;
+                let streamed = bytes / one / 1e9;
+                let threads = one / two;
+                println!("{kind:?} {size:?}: {operations:6.1}, {streamed:5.1} GB/s   two threads x{threads:.2}");
+            }
         }
     }
 }

@@ -19,138 +19,40 @@
 //! weights of zero. The offset is taken back in `start`, when weights are packed.
 #![allow(unsafe_code, reason = "addresses handed to the micro-kernels")]
 
+mod dynamic;
+mod layout;
 mod strip;
 #[cfg(test)]
 mod tests;
 mod tile;
+
+pub use crate::depthwise::int8::Quantization;
+pub use dynamic::{Affine, Weights, conv2d_dynamic, quantize_rows};
+pub use layout::{Kind, pack, pack_nibbles, packed_len, scratch_len};
 
 use super::{Conv2d, NEAR, WORTH_THREADS, cuts};
 use crate::gemm::clamp;
 use crate::isa::Isa;
 use crate::split::{self, Block, Slots};
 use core::ops::Range;
+use layout::{Layout, STRIP};
 use sconce_parallel::{Parallel, Serial};
-pub use crate::depthwise::int8::Quantization;
 use strip::Patches;
 use tile::{Family, MOST_SUMS, Tile};
 
 /// Channels in a line.
 const LANES: usize = 16;
-/// Most patches gathered at a time.
-const STRIP: usize = 24;
-/// Rows before a panel's weights: start and totals.
-const HEAD: usize = 2;
 
 /// A cache line of packed weights: of each of 16 channels a number, or four weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct Line([i32; LANES]);
 
-/// The shape of packed weights.
-#[derive(Clone, Copy)]
-struct Layout {
-    /// Channels of a group of the convolution.
-    n: usize,
-    /// Inputs of a channel.
-    k: usize,
-    /// Lines across a panel; the last panel may be narrower.
-    width: usize,
-}
-
-impl Layout {
-    fn of(family: &Family, conv: &Conv2d) -> Self {
-        let (n, k) = (conv.group_out(), conv.taps() * conv.group_in());
-        let lines = n.div_ceil(LANES);
-        // Panels of nearly the same width: nine lines are three times three, not four, four and one.
-        let panels = lines.div_ceil(family.widest()).max(1);
-        Self { n, k, width: lines.div_ceil(panels).max(1) }
-    }
-
-    /// Rows of weights in a panel.
-    fn steps(&self) -> usize {
-        self.k.div_ceil(4)
-    }
-
-    /// Lines of a panel for each line of its width.
-    fn depth(&self) -> usize {
-        HEAD + self.steps()
-    }
-
-    /// Lines of a group's panels.
-    fn lines(&self) -> usize {
-        self.n.div_ceil(LANES) * self.depth()
-    }
-
-    /// Channels of a panel.
-    fn nr(&self) -> usize {
-        self.width * LANES
-    }
-
-    /// The panel of these channels, which start one.
-    fn panel<'a>(&self, lines: &'a [Line], columns: &Range<usize>) -> &'a [Line] {
-        let width = columns.len().div_ceil(LANES);
-        &lines[columns.start / LANES * self.depth()..][..width * self.depth()]
-    }
-
-    /// Bytes from one patch of a strip to the next: a copy may run over by a vector, and patches should not all fall on
-    /// the same lines of the cache.
-    fn stride(&self) -> usize {
-        self.k.next_multiple_of(64) + 64
-    }
-
-    /// Bytes of a strip, wherever it starts.
-    fn strip(&self) -> usize {
-        STRIP * self.stride() + 64
-    }
-}
-
-/// Lines that [`pack`] writes.
-pub fn packed_len(isa: Isa, conv: &Conv2d) -> usize {
-    Layout::of(&Family::of(isa), conv).lines() * conv.groups
-}
-
-/// Bytes of scratch that a convolution takes on a [`Parallel`] of this width.
-pub fn scratch_len(isa: Isa, conv: &Conv2d, width: usize) -> usize {
-    Layout::of(&Family::of(isa), conv).strip() * Slots::<u8>::count(width)
-}
-
-/// Packs a filter `[out, taps, in / groups]` and its bias into `packed`, whose length is [`packed_len`]. Inputs will
-/// stand for their difference to `input_zero`.
-pub fn pack(
-    isa: Isa,
-    par: &dyn Parallel,
-    conv: &Conv2d,
-    filter: impl Fn(usize) -> i8 + Sync,
-    bias: Option<&[i32]>,
-    input_zero: i8,
-    packed: &mut [Line],
-) {
-    let family = Family::of(isa);
-    let layout = Layout::of(&family, conv);
-    let Layout { n, k, .. } = layout;
-    assert_eq!(packed.len(), layout.lines() * conv.groups, "the packed weights of {conv:?}");
-    assert!(bias.is_none_or(|bias| bias.len() == conv.out_channels), "the bias of {conv:?}");
-    let offset = i32::from(family.flip) + i32::from(input_zero);
-    for (g, group) in packed.chunks_mut(layout.lines().max(1)).enumerate() {
-        split::chunks(par, group, layout.depth() * layout.width, |panel, lines| {
-            let width = lines.len() / layout.depth();
-            for column in 0..width * LANES {
-                let channel = panel * layout.nr() + column;
-                let inside = channel < n;
-                let channel = g * n + channel;
-                let weight = |p: usize| if inside && p < k { filter(channel * k + p) } else { 0 };
-                let mut put = |row: usize, x: i32| lines[row * width + column / LANES].0[column % LANES] = x;
-                let mut total = 0i32;
-                for step in 0..layout.steps() {
-                    let four: [i8; 4] = core::array::from_fn(|i| weight(step * 4 + i));
-                    total += four.iter().map(|w| i32::from(*w)).sum::<i32>();
-                    put(HEAD + step, i32::from_ne_bytes(four.map(i8::cast_unsigned)));
-                }
-                let bias = if inside { bias.map_or(0, |bias| bias[channel]) } else { 0 };
-                put(0, bias.wrapping_sub(offset.wrapping_mul(total)));
-                put(1, total);
-            }
-        });
+impl Line {
+    /// The words of some lines.
+    fn words(lines: &[Self]) -> &[i32] {
+        // SAFETY: a line is exactly its words.
+        unsafe { core::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * LANES) }
     }
 }
 
@@ -172,14 +74,15 @@ pub fn conv2d(
     assert_eq!(scale.len(), conv.out_channels, "scales of {conv:?}");
     let zero = f32::from(quantization.output_zero);
     let (low, high) = (f32::from(quantization.limits.0) - zero, f32::from(quantization.limits.1) - zero);
+    let layout = Layout::of(&Family::of(isa, Kind::Bytes), conv, Kind::Bytes);
     let padding = |_| quantization.input_zero;
-    convolve(isa, par, conv, (input, &padding), packed, output, scratch, |piece, block| {
+    convolve(isa, par, conv, (input, &padding), (layout, packed), output, scratch, |piece, block| {
         let scale = &scale[piece.channels()];
         piece.each_row(
             isa,
             block,
             #[inline(always)]
-            |_, sums, out| {
+            |_, sums, _, out| {
                 for ((to, sum), scale) in out.iter_mut().zip(sums).zip(scale) {
                     let limited = clamp(*sum as f32 * scale, (low, high));
                     // Whole numbers are this far apart from here on, so the sum is rounded, and its last byte is the result.
@@ -203,7 +106,8 @@ struct Piece<'a> {
     first_channel: usize,
     /// Row by row, `width` lines each.
     sums: &'a [i32],
-    width: usize,
+    /// The totals of the panel, a line each.
+    totals: &'a [Line],
 }
 
 impl Piece<'_> {
@@ -212,16 +116,22 @@ impl Piece<'_> {
         self.first_channel + self.columns.start..self.first_channel + self.columns.end
     }
 
-    /// Calls `body(row, sums, out)` for every row, compiled for the set.
+    /// Where the piece lies in the rows of the block.
+    fn place<T>(&self, block: &Block<'_, T>) -> Range<usize> {
+        self.columns.start - block.columns.start..self.columns.end - block.columns.start
+    }
+
+    /// Calls `body(row, sums, totals, out)` for every row, compiled for the set.
     #[inline(always)]
-    fn each_row<T>(&self, isa: Isa, block: &mut Block<'_, T>, body: impl Fn(usize, &[i32], &mut [T])) {
-        let first = self.columns.start - block.columns.start;
+    fn each_row<T>(&self, isa: Isa, block: &mut Block<'_, T>, body: impl Fn(usize, &[i32], &[i32], &mut [T])) {
+        let place = self.place(block);
+        let totals = Line::words(self.totals);
         isa.vectorize(
             #[inline(always)]
             || {
-                for (i, row) in self.rows.clone().enumerate() {
-                    let out = &mut block.row(row)[first..][..self.columns.len()];
-                    body(row, &self.sums[i * self.width * LANES..][..out.len()], out);
+                for (row, sums) in self.rows.clone().zip(self.sums.chunks_exact(totals.len())) {
+                    let out = &mut block.row(row)[place.clone()];
+                    body(row, &sums[..out.len()], &totals[..out.len()], out);
                 }
             },
         );
@@ -235,13 +145,12 @@ fn convolve<T: Send>(
     par: &dyn Parallel,
     conv: &Conv2d,
     (input, padding): (&[i8], &(dyn Fn(usize) -> i8 + Sync)),
-    packed: &[Line],
+    (layout, packed): (Layout, &[Line]),
     output: &mut [T],
     scratch: &mut [u8],
     finish: impl Fn(Piece<'_>, &mut Block<'_, T>) + Sync,
 ) {
-    let family = Family::of(isa);
-    let layout = Layout::of(&family, conv);
+    let family = Family::of(isa, layout.kind);
     let size = conv.output().unwrap_or_else(|| panic!("{conv:?} is not a convolution"));
     let m = conv.batch * size[0] * size[1];
     assert_eq!(input.len(), conv.batch * conv.input[0] * conv.input[1] * conv.in_channels, "input of {conv:?}");
@@ -318,6 +227,7 @@ impl<F> Job<'_, F> {
                 rows: patches.as_ptr(),
                 stride,
                 steps: self.layout.steps(),
+                group_steps: self.layout.group_steps(),
                 panel: panel.as_ptr(),
                 sums: sums.as_mut_ptr(),
             };
@@ -325,7 +235,8 @@ impl<F> Job<'_, F> {
             // length; no tile has more than `MOST_SUMS` sums. The family belongs to a held token.
             unsafe { self.family.tile(tile.len(), width)(&from) };
             let first_channel = self.first_channel;
-            let piece = Piece { rows: tile, columns: columns.clone(), first_channel, sums: &sums, width };
+            let totals = &panel[width..2 * width];
+            let piece = Piece { rows: tile, columns: columns.clone(), first_channel, sums: &sums, totals };
             (self.finish)(piece, block);
         }
     }

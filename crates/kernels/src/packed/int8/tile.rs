@@ -4,8 +4,9 @@
 //! start as the panel's first row and stay in registers over all steps.
 #![allow(unsafe_code, reason = "loads and stores of the micro-kernels")]
 
+use super::layout::{HEAD, Kind};
 use super::strip::Patches;
-use super::{HEAD, LANES, Line};
+use super::{LANES, Line};
 use crate::isa::Isa;
 use core::ops::Range;
 
@@ -15,12 +16,14 @@ pub(super) const MOST_SUMS: usize = 24 * LANES;
 /// One tile: `sums[MR x NV lines] = start + rows * panel`.
 ///
 /// # Safety
-/// A kernel of MR patches and NV lines reads `4 * steps` bytes from each of MR rows `stride` apart, and `HEAD + steps`
-/// rows of NV lines from `panel`; it writes MR * NV * LANES sums. All of these must be valid.
+/// A kernel of MR patches and NV lines reads, from each of MR rows `stride` apart, four bytes per step (eight, if weights
+/// have four bits), and from `panel` all rows of NV lines; it writes MR * NV * LANES sums. All of these must be valid.
 pub(super) struct Tile {
     pub(super) rows: *const u8,
     pub(super) stride: usize,
     pub(super) steps: usize,
+    /// Steps between changes of scale, if groups have scales.
+    pub(super) group_steps: usize,
     pub(super) panel: *const Line,
     pub(super) sums: *mut i32,
 }
@@ -56,22 +59,30 @@ impl Family {
     }
 
     /// The kernels of an instruction set; holding the token inside `isa` is what makes calling them sound.
-    pub(super) fn of(isa: Isa) -> Self {
-        match isa {
+    pub(super) fn of(isa: Isa, kind: Kind) -> Self {
+        let families = match isa {
             #[cfg(target_arch = "x86_64")]
-            Isa::Vnni(_) => vnni::FAMILY,
+            Isa::Vnni(_) => &vnni::FAMILIES,
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2(_) | Isa::Avx512(_) => avx2::FAMILY,
-            _ => portable::FAMILY,
+            Isa::Avx2(_) | Isa::Avx512(_) => &avx2::FAMILIES,
+            _ => &portable::FAMILIES,
+        };
+        match kind {
+            Kind::Bytes => families[0],
+            Kind::Nibbles => families[1],
+            Kind::Groups(_) => families[2],
         }
     }
 }
+
+/// The upper half of each byte of a word.
+const UPPER: i32 = 0xf0f0_f0f0_u32.cast_signed();
 
 /// Dot products of four bytes, for sixteen channels at once.
 ///
 /// # Safety
 /// Every function requires the instructions of the implementing set. `inputs` reads four bytes, `store` writes sixteen
-/// sums.
+/// sums, and `add_scaled` reads and writes as many numbers.
 pub(super) trait Dots {
     /// Sixteen sums.
     type Sums: Copy;
@@ -88,31 +99,104 @@ pub(super) trait Dots {
     /// `sums + inputs * weights`
     unsafe fn dot(sums: Self::Sums, inputs: Self::Inputs, weights: Self::Weights) -> Self::Sums;
     unsafe fn store(to: *mut i32, sums: Self::Sums);
+    /// Both halves of every byte, low and high, sixteen-fold: they stand in the upper half.
+    #[inline(always)]
+    unsafe fn nibbles(line: &Line) -> [Self::Weights; 2] {
+        // SAFETY: the instructions exist.
+        unsafe { [4, 0].map(|shift| Self::weights(&Line(line.0.map(|word| (word << shift) & UPPER)))) }
+    }
+    /// Adds the sums to numbers, times the scales in the lower or the upper halves of words.
+    #[inline(always)]
+    unsafe fn add_scaled(to: *mut f32, sums: Self::Sums, scales: &Line, upper: bool) {
+        let mut plain = [0; LANES];
+        // SAFETY: the instructions exist, and sixteen numbers can be read and written.
+        let to = unsafe {
+            Self::store(plain.as_mut_ptr(), sums);
+            core::slice::from_raw_parts_mut(to, LANES)
+        };
+        for ((to, sum), scale) in to.iter_mut().zip(plain).zip(scales.0) {
+            let scale = if upper { scale & !0xffff } else { scale << 16 };
+            *to += sum as f32 * f32::from_bits(scale.cast_unsigned());
+        }
+    }
     /// Copies inputs; up to 63 bytes after them may be overwritten.
     unsafe fn copy(from: &[i8], to: &mut [u8]);
 }
 
+/// Adds some steps to the sums, and returns the line after them.
 #[inline(always)]
-unsafe fn tile<S: Dots, const MR: usize, const NV: usize>(t: &Tile) {
+unsafe fn steps<S: Dots, const MR: usize, const NV: usize, const NIBBLES: bool>(
+    rows: &[*const u8; MR],
+    steps: Range<usize>,
+    mut line: *const Line,
+    sums: &mut [[S::Sums; NV]; MR],
+) -> *const Line {
+    for step in steps {
+        // SAFETY: all accesses are those listed at `Tile`, which the caller vouches for.
+        unsafe {
+            if NIBBLES {
+                let weights: [[S::Weights; 2]; NV] = core::array::from_fn(|j| S::nibbles(&*line.add(j)));
+                for i in 0..MR {
+                    let inputs = [0, 4].map(|half| S::inputs(rows[i].add(step * 8 + half)));
+                    for half in 0..2 {
+                        for j in 0..NV {
+                            sums[i][j] = S::dot(sums[i][j], inputs[half], weights[j][half]);
+                        }
+                    }
+                }
+            } else {
+                let weights: [S::Weights; NV] = core::array::from_fn(|j| S::weights(&*line.add(j)));
+                for i in 0..MR {
+                    let inputs = S::inputs(rows[i].add(step * 4));
+                    for j in 0..NV {
+                        sums[i][j] = S::dot(sums[i][j], inputs, weights[j]);
+                    }
+                }
+            }
+            line = line.add(NV);
+        }
+    }
+    line
+}
+
+/// Sums over all steps.
+#[inline(always)]
+unsafe fn tile<S: Dots, const MR: usize, const NV: usize, const NIBBLES: bool>(t: &Tile) {
     // SAFETY: all accesses are those listed at `Tile`, which the caller vouches for.
     unsafe {
         let start: [S::Sums; NV] = core::array::from_fn(|j| S::start(&*t.panel.add(j)));
         let mut sums = [start; MR];
-        let mut line = t.panel.add(HEAD * NV);
         let rows: [*const u8; MR] = core::array::from_fn(|i| t.rows.add(i * t.stride));
-        for step in 0..t.steps {
-            let weights: [S::Weights; NV] = core::array::from_fn(|j| S::weights(&*line.add(j)));
-            line = line.add(NV);
-            for i in 0..MR {
-                let inputs = S::inputs(rows[i].add(step * 4));
-                for j in 0..NV {
-                    sums[i][j] = S::dot(sums[i][j], inputs, weights[j]);
-                }
-            }
-        }
+        steps::<S, MR, NV, NIBBLES>(&rows, 0..t.steps, t.panel.add(HEAD * NV), &mut sums);
         for (i, row) in sums.iter().enumerate() {
             for (j, sums) in row.iter().enumerate() {
                 S::store(t.sums.add((i * NV + j) * LANES), *sums);
+            }
+        }
+    }
+}
+
+/// Sums over the steps of each group, scaled and added up as numbers in memory.
+#[inline(always)]
+unsafe fn grouped<S: Dots, const MR: usize, const NV: usize>(t: &Tile) {
+    // SAFETY: all accesses are those listed at `Tile`, which the caller vouches for; zero bits are the number zero.
+    unsafe {
+        let rows: [*const u8; MR] = core::array::from_fn(|i| t.rows.add(i * t.stride));
+        t.sums.write_bytes(0, MR * NV * LANES);
+        let (mut scales, mut line) = (t.panel, t.panel.add(HEAD * NV));
+        for group in 0..t.steps / t.group_steps {
+            let upper = group % 2 == 1;
+            if !upper {
+                scales = line;
+                line = line.add(NV);
+            }
+            let mut sums = [[S::start(&Line([0; LANES])); NV]; MR];
+            let range = group * t.group_steps..(group + 1) * t.group_steps;
+            line = steps::<S, MR, NV, true>(&rows, range, line, &mut sums);
+            for (i, row) in sums.iter().enumerate() {
+                for (j, sums) in row.iter().enumerate() {
+                    S::add_scaled(t.sums.add((i * NV + j) * LANES).cast(), *sums, &*scales.add(j), upper);
+                }
             }
         }
     }
@@ -126,10 +210,16 @@ macro_rules! family {
             use super::*;
 
             $(#[$feature])?
-            unsafe fn tile<const MR: usize, const NV: usize>(t: &Tile) {
+            unsafe fn tile<const MR: usize, const NV: usize, const NIBBLES: bool>(t: &Tile) {
                 const { assert!(MR * NV * LANES <= MOST_SUMS) };
                 // SAFETY: compiled for the set; the rest is the caller's promise.
-                unsafe { super::tile::<$set, MR, NV>(t) }
+                unsafe { super::tile::<$set, MR, NV, NIBBLES>(t) }
+            }
+
+            $(#[$feature])?
+            unsafe fn grouped<const MR: usize, const NV: usize>(t: &Tile) {
+                // SAFETY: compiled for the set; the rest is the caller's promise.
+                unsafe { super::grouped::<$set, MR, NV>(t) }
             }
 
             $(#[$feature])?
@@ -138,11 +228,15 @@ macro_rules! family {
                 unsafe { patches.gather::<$set>(pixels, stride, strip) }
             }
 
-            pub(super) const FAMILY: Family = Family {
-                flip: <$set>::FLIP,
-                gather,
-                tiles: &[$(&[$(tile::<$mr, $nv>),+]),+],
-            };
+            const fn family(tiles: &'static [&'static [TileKernel]]) -> Family {
+                Family { flip: <$set>::FLIP, gather, tiles }
+            }
+
+            pub(super) static FAMILIES: [Family; 3] = [
+                family(&[$(&[$(tile::<$mr, $nv, false>),+]),+]),
+                family(&[$(&[$(tile::<$mr, $nv, true>),+]),+]),
+                family(&[$(&[$(grouped::<$mr, $nv>),+]),+]),
+            ];
         }
     };
 }
@@ -208,7 +302,7 @@ impl Dots for Portable {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Dots, Line};
+    use super::{Dots, Line, UPPER};
     use crate::isa::{Avx2, Vnni};
     use core::arch::x86_64::*;
 
@@ -289,6 +383,27 @@ mod x86 {
         unsafe fn dot(sums: Self::Sums, inputs: Self::Inputs, weights: Self::Weights) -> Self::Sums {
             // SAFETY: VNNI. Inputs are the unsigned operand.
             unsafe { _mm512_dpbusd_epi32(sums, inputs, weights) }
+        }
+        #[inline(always)]
+        unsafe fn nibbles(line: &Line) -> [Self::Weights; 2] {
+            // SAFETY: a line is aligned.
+            unsafe {
+                let (bytes, upper) = (_mm512_load_si512(line.0.as_ptr().cast()), _mm512_set1_epi32(UPPER));
+                [_mm512_and_si512(_mm512_slli_epi32::<4>(bytes), upper), _mm512_and_si512(bytes, upper)]
+            }
+        }
+        #[inline(always)]
+        unsafe fn add_scaled(to: *mut f32, sums: Self::Sums, scales: &Line, upper: bool) {
+            // SAFETY: a line is aligned; sixteen numbers can be read and written.
+            unsafe {
+                let scales = _mm512_load_si512(scales.0.as_ptr().cast());
+                let scales = match upper {
+                    true => _mm512_and_si512(scales, _mm512_set1_epi32(!0xffff)),
+                    false => _mm512_slli_epi32::<16>(scales),
+                };
+                let sums = _mm512_cvtepi32_ps(sums);
+                _mm512_storeu_ps(to, _mm512_fmadd_ps(sums, _mm512_castsi512_ps(scales), _mm512_loadu_ps(to)));
+            }
         }
         #[inline(always)]
         unsafe fn store(to: *mut i32, sums: Self::Sums) {
