@@ -1,7 +1,7 @@
 //! Which instructions a kernel may use.
 //!
-//! A token ([`Avx2`], [`Avx512`], [`Vnni`], [`Neon`]) exists only where its instructions do: its one constructor checks. Holding
-//! the token is therefore the proof that a function compiled for those instructions may be called. [`Isa`] is the
+//! A token ([`Avx2`], [`Avx512`], [`Vnni`], [`Neon`]) exists only where its instructions do: its one constructor checks.
+//! Holding the token is therefore the proof that a function compiled for those instructions may be called. [`Isa`] is the
 //! choice among them; [`Isa::vectorize`] runs a closure compiled for the chosen set, which is how plain loops become
 //! vector code.
 #![allow(unsafe_code, reason = "calls of functions compiled for more instructions than the baseline")]

@@ -21,6 +21,7 @@
 //! pixels pass by them, and a tile's pixels stay in the first-level cache from panel to panel.
 #![allow(unsafe_code, reason = "addresses handed to the micro-kernels")]
 
+pub mod int8;
 #[cfg(test)]
 mod tests;
 mod tile;
@@ -214,22 +215,29 @@ pub fn conv2d(
         let panels = &packed[g * group..][..group];
         let job = Job { isa, family, patches, panels, first_channel: g * n, channels: conv.out_channels, then };
         let output = &mut output[g * n..];
-        split::blocks(par, output, conv.out_channels, (m, n), cuts(&family, (m, n), par.width()), |block| {
-            job.block(block);
-        });
+        split::blocks(
+            par,
+            output,
+            conv.out_channels,
+            (m, n),
+            cuts((family.mr, family.nr()), (m, n), par.width()),
+            |block| {
+                job.block(block);
+            },
+        );
     }
 }
 
 /// How the output is cut into tasks: pixels first, because a task reads all weights of its channels; several per thread,
 /// so that one that is held up does less. With few pixels the channels are cut, between panels.
-fn cuts(family: &Family, (m, n): (usize, usize), width: usize) -> (Cut, Cut) {
-    let (tiles, panels) = (m.div_ceil(family.mr), n.div_ceil(family.nr()));
+fn cuts((mr, nr): (usize, usize), (m, n): (usize, usize), width: usize) -> (Cut, Cut) {
+    let (tiles, panels) = (m.div_ceil(mr), n.div_ceil(nr));
     let parts = match width {
         1 => (1, 1),
         _ if tiles >= 2 * width => ((4 * width).min(tiles), 1),
         _ => (1, (4 * width).min(panels)),
     };
-    (Cut { parts: parts.0, unit: family.mr }, Cut { parts: parts.1, unit: family.nr() })
+    (Cut { parts: parts.0, unit: mr }, Cut { parts: parts.1, unit: nr })
 }
 
 /// Where the channels under each tap of each output pixel lie.

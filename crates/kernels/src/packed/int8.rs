@@ -1,0 +1,249 @@
+//! Products and convolutions of bytes with packed weights, on channels-last data.
+//!
+//! The form of [`super`] for quantised nets: inputs and weights are signed bytes, sums are 32-bit integers.
+//!
+//! ```text
+//!   image ──gather──▶ strip: up to 24 patches,    packed weights: panels of up to 4 lines of 16 channels
+//!                     one dense row each          ┌────────┐
+//!                     ┌────────────────┐          │ start  │ bias, and what the offsets of the inputs bring
+//!                     │ k bytes        │          │ totals │ sum of a channel's weights
+//!                     │ ...            │          │ ...    │ k/4 rows: four weights of each channel, a line for sixteen
+//!                     └────────────────┘          └────────┘
+//!                              └─────── mr x nr sums in registers, then finished and stored ──┘
+//! ```
+//!
+//! The dot-product instruction of x86 multiplies unsigned bytes by signed ones, so inputs have to be offset by 128. Doing
+//! that for every broadcast costs a quarter of the arithmetic; here it is done once per strip, while its patches are
+//! gathered, and all panels use the strip. Gathering also leaves no taps, borders or odd channel counts to the
+//! micro-kernel: neighbouring taps run together (seven pixels of three channels are 21 bytes), and k is padded once, by
+//! weights of zero. The offset is taken back in `start`, when weights are packed.
+#![allow(unsafe_code, reason = "addresses handed to the micro-kernels")]
+
+mod dynamic;
+mod layout;
+mod strip;
+#[cfg(test)]
+mod tests;
+mod tile;
+
+pub use crate::depthwise::int8::Quantization;
+pub use dynamic::{Affine, Weights, conv2d_dynamic, quantize_rows};
+pub use layout::{Kind, pack, pack_nibbles, packed_len, scratch_len};
+
+use super::{Conv2d, NEAR, WORTH_THREADS, cuts};
+use crate::gemm::clamp;
+use crate::isa::Isa;
+use crate::split::{self, Block, Slots};
+use core::ops::Range;
+use layout::{Layout, STRIP};
+use sconce_parallel::{Parallel, Serial};
+use strip::Patches;
+use tile::{Family, MOST_SUMS, Tile};
+
+/// Channels in a line.
+const LANES: usize = 16;
+
+/// A cache line of packed weights: of each of 16 channels a number, or four weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C, align(64))]
+pub struct Line([i32; LANES]);
+
+impl Line {
+    /// The words of some lines.
+    fn words(lines: &[Self]) -> &[i32] {
+        // SAFETY: a line is exactly its words.
+        unsafe { core::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * LANES) }
+    }
+}
+
+/// Convolves bytes to bytes: `limits(round(scale[channel] * sum) + output_zero)`, ties to even, where `sum` is the bias
+/// plus the products of the weights with the differences of inputs to `input_zero`. What is outside the image counts as
+/// `input_zero`.
+///
+/// `packed` comes from [`pack`] for the same set, geometry and `input_zero`; `scratch` has [`scratch_len`] bytes.
+pub fn conv2d(
+    isa: Isa,
+    par: &dyn Parallel,
+    conv: &Conv2d,
+    quantization: &Quantization,
+    input: &[i8],
+    (packed, scale): (&[Line], &[f32]),
+    output: &mut [i8],
+    scratch: &mut [u8],
+) {
+    assert_eq!(scale.len(), conv.out_channels, "scales of {conv:?}");
+    let zero = f32::from(quantization.output_zero);
+    let (low, high) = (f32::from(quantization.limits.0) - zero, f32::from(quantization.limits.1) - zero);
+    let layout = Layout::of(&Family::of(isa, Kind::Bytes), conv, Kind::Bytes);
+    let padding = |_| quantization.input_zero;
+    convolve(isa, par, conv, (input, &padding), (layout, packed), output, scratch, |piece, block| {
+        let scale = &scale[piece.channels()];
+        piece.each_row(
+            isa,
+            block,
+            #[inline(always)]
+            |_, sums, _, out| {
+                for ((to, sum), scale) in out.iter_mut().zip(sums).zip(scale) {
+                    let limited = clamp(*sum as f32 * scale, (low, high));
+                    // Whole numbers are this far apart from here on, so the sum is rounded, and its last byte is the result.
+                    *to = (limited + ROUND).to_bits() as i8;
+                    *to = to.wrapping_add(quantization.output_zero);
+                }
+            },
+        );
+    });
+}
+
+/// `1.5 * 2^23`: a small number added to it is rounded to a whole one, ties to even, and the bits count up from a multiple
+/// of 256.
+const ROUND: f32 = 12_582_912.0;
+
+/// A piece of the output whose sums are known.
+struct Piece<'a> {
+    rows: Range<usize>,
+    /// Channels, counted in the group.
+    columns: Range<usize>,
+    first_channel: usize,
+    /// Row by row, `width` lines each.
+    sums: &'a [i32],
+    /// The totals of the panel, a line each.
+    totals: &'a [Line],
+}
+
+impl Piece<'_> {
+    /// The channels of the output that this piece covers.
+    fn channels(&self) -> Range<usize> {
+        self.first_channel + self.columns.start..self.first_channel + self.columns.end
+    }
+
+    /// Where the piece lies in the rows of the block.
+    fn place<T>(&self, block: &Block<'_, T>) -> Range<usize> {
+        self.columns.start - block.columns.start..self.columns.end - block.columns.start
+    }
+
+    /// Calls `body(row, sums, totals, out)` for every row, compiled for the set.
+    #[inline(always)]
+    fn each_row<T>(&self, isa: Isa, block: &mut Block<'_, T>, body: impl Fn(usize, &[i32], &[i32], &mut [T])) {
+        let place = self.place(block);
+        let totals = Line::words(self.totals);
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                for (row, sums) in self.rows.clone().zip(self.sums.chunks_exact(totals.len())) {
+                    let out = &mut block.row(row)[place.clone()];
+                    body(row, &sums[..out.len()], &totals[..out.len()], out);
+                }
+            },
+        );
+    }
+}
+
+/// What all kinds of convolution share: checks, then every piece of the output is summed up and handed to `finish`. The
+/// padding of an image is said by its index.
+fn convolve<T: Send>(
+    isa: Isa,
+    par: &dyn Parallel,
+    conv: &Conv2d,
+    (input, padding): (&[i8], &(dyn Fn(usize) -> i8 + Sync)),
+    (layout, packed): (Layout, &[Line]),
+    output: &mut [T],
+    scratch: &mut [u8],
+    finish: impl Fn(Piece<'_>, &mut Block<'_, T>) + Sync,
+) {
+    let family = Family::of(isa, layout.kind);
+    let size = conv.output().unwrap_or_else(|| panic!("{conv:?} is not a convolution"));
+    let m = conv.batch * size[0] * size[1];
+    assert_eq!(input.len(), conv.batch * conv.input[0] * conv.input[1] * conv.in_channels, "input of {conv:?}");
+    assert_eq!(output.len(), m * conv.out_channels, "output of {conv:?}");
+    assert_eq!(packed.len(), layout.lines() * conv.groups, "packed weights of {conv:?}");
+    if m == 0 || conv.out_channels == 0 {
+        return;
+    }
+    let n = layout.n;
+    let par = if m.saturating_mul(n).saturating_mul(layout.k) < 4 * WORTH_THREADS { &Serial } else { par };
+    let slots = Slots::new(scratch, layout.strip(), par.width());
+    for g in 0..conv.groups {
+        let job = Job {
+            family,
+            layout,
+            patches: Patches { conv, size, input: &input[g * conv.group_in()..], padding },
+            panels: &packed[g * layout.lines()..][..layout.lines()],
+            first_channel: g * n,
+            finish: &finish,
+        };
+        let cuts = cuts((STRIP / 2, layout.nr()), (m, n), par.width());
+        split::blocks(par, &mut output[g * n..], conv.out_channels, (m, n), cuts, |block| {
+            slots.with(|scratch| job.block(block, scratch));
+        });
+    }
+}
+
+/// What all tasks of a convolution (of one group) share.
+struct Job<'a, F> {
+    family: Family,
+    layout: Layout,
+    patches: Patches<'a>,
+    panels: &'a [Line],
+    first_channel: usize,
+    finish: &'a F,
+}
+
+impl<F> Job<'_, F> {
+    /// Computes a block of the output: some pixels, some whole panels of channels.
+    fn block<T>(&self, mut block: Block<'_, T>, scratch: &mut [u8])
+    where
+        F: Fn(Piece<'_>, &mut Block<'_, T>),
+    {
+        let start = scratch.as_ptr().align_offset(64).min(63);
+        let strip = &mut scratch[start..][..STRIP * self.layout.stride()];
+        let nr = self.layout.nr();
+        let near = (NEAR / (self.layout.depth() * self.layout.width * size_of::<Line>())).max(1) * nr;
+        let (rows, columns) = (block.rows.clone(), block.columns.clone());
+        let strips = rows.len().div_ceil(STRIP);
+        for first in columns.clone().step_by(near) {
+            let panels = first..columns.end.min(first + near);
+            for rows in shares(rows.clone(), strips) {
+                // SAFETY: the family belongs to a held token.
+                unsafe { (self.family.gather)(&self.patches, rows.clone(), self.layout.stride(), strip) };
+                for column in panels.clone().step_by(nr) {
+                    self.panel(&mut block, rows.clone(), column..panels.end.min(column + nr), strip);
+                }
+            }
+        }
+    }
+
+    /// Computes the pixels of a strip for a panel of channels.
+    fn panel<T>(&self, block: &mut Block<'_, T>, rows: Range<usize>, columns: Range<usize>, strip: &[u8])
+    where
+        F: Fn(Piece<'_>, &mut Block<'_, T>),
+    {
+        let panel = self.layout.panel(self.panels, &columns);
+        let width = columns.len().div_ceil(LANES);
+        let mut sums = [0; MOST_SUMS];
+        for tile in shares(rows.clone(), rows.len().div_ceil(self.family.tallest(width))) {
+            let stride = self.layout.stride();
+            let patches = &strip[(tile.start - rows.start) * stride..][..tile.len() * stride];
+            let from = Tile {
+                rows: patches.as_ptr(),
+                stride,
+                steps: self.layout.steps(),
+                group_steps: self.layout.group_steps(),
+                panel: panel.as_ptr(),
+                sums: sums.as_mut_ptr(),
+            };
+            // SAFETY: as many rows as the tile has lie in `patches`, each with all steps' bytes; the panel was cut to its
+            // length; no tile has more than `MOST_SUMS` sums. The family belongs to a held token.
+            unsafe { self.family.tile(tile.len(), width)(&from) };
+            let first_channel = self.first_channel;
+            let totals = &panel[width..2 * width];
+            let piece = Piece { rows: tile, columns: columns.clone(), first_channel, sums: &sums, totals };
+            (self.finish)(piece, block);
+        }
+    }
+}
+
+/// Cuts a range into nearly equal parts.
+fn shares(range: Range<usize>, parts: usize) -> impl Iterator<Item = Range<usize>> {
+    let cut = move |part: usize| range.start + range.len() * part / parts;
+    (0..parts).map(move |part| cut(part)..cut(part + 1))
+}
