@@ -8,6 +8,7 @@
 //! | module | the one thing it knows |
 //! |---|---|
 //! | `lower` | which passes a graph goes through |
+//! | `quantize` | which quantised nodes are computed as they are |
 //! | `plan` | which step does what a node says, and where values lie |
 //! | `steps` | the steps, by family |
 //! | `memory` | how a step gets at its inputs and outputs, disjoint parts of few blocks (the only `unsafe` here) |
@@ -18,6 +19,7 @@ mod lower;
 mod memory;
 mod model;
 mod plan;
+mod quantize;
 mod steps;
 mod weights;
 

@@ -1,7 +1,9 @@
 //! Which passes a graph goes through before it is planned.
 
+use crate::quantize::{element_wise, product};
 use crate::steps::MOST_AFTER;
-use sconce_graph::{Element, Graph, Node, Op, Scheme, passes};
+use sconce_format::ScalarType;
+use sconce_graph::{Element, Graph, Node, Op, Quantized, Scheme, passes};
 
 /// Brings a graph into the form that the steps take.
 pub(crate) fn lower(graph: &mut Graph) {
@@ -34,7 +36,17 @@ fn takes_another_step(node: &Node) -> bool {
 /// Whether there is a step for the node with the elements it has.
 fn takes_as_it_is(graph: &Graph, node: &Node) -> bool {
     match node.op {
-        Op::Convert => true,
+        Op::Convert => {
+            let rows = matches!(
+                graph.ty(node.outputs[0]).quantized(),
+                Some(Quantized { scheme: Scheme::PerToken { .. }, .. })
+            );
+            !rows || graph.ty(node.inputs[0]).is(ScalarType::Float)
+        }
+        Op::Map(_) | Op::Combine(_) | Op::Reduce { .. } => element_wise(graph, node),
+        Op::Conv2d { .. } | Op::ConvTranspose2d { .. } | Op::DepthwiseConv2d { .. } | Op::Linear { .. } => {
+            product(graph, node).is_some()
+        }
         Op::Reshape { .. }
         | Op::Copy
         | Op::Transpose { .. }

@@ -6,13 +6,16 @@ mod elementwise;
 mod image;
 mod layout;
 mod matmul;
+mod quantized;
 
-pub(crate) use convert::{Convert, Kind, ROW_HEAD};
+pub(crate) use convert::{CombineKinds, Convert, Kind, MeanInt8, ROW_HEAD};
 pub(crate) use convolution::{Convolution, DepthwiseConvolution, Filter};
+use elementwise::combine;
 pub(crate) use elementwise::{Combine, Map, Mean, Softmax};
 pub(crate) use image::{ArgMaxPool, Pool, PoolKind, ResizeBilinear};
 pub(crate) use layout::{Concat, Pad, Rearrange};
 pub(crate) use matmul::MatMul;
+pub(crate) use quantized::{ConvolutionDynamic, ConvolutionInt8, DepthwiseInt8};
 
 use crate::memory::Buffers;
 use crate::weights::Known;

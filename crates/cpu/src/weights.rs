@@ -4,6 +4,7 @@ use crate::memory::Aligned;
 use half::{bf16, f16};
 use sconce_format::ScalarType;
 use sconce_graph::{ConstantId, Constants, Element, Graph, Quantized, Scheme, Storage, ValueId};
+use sconce_kernels::packed::int8::Line;
 use sconce_kernels::view;
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -110,8 +111,42 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// The integers of a quantised constant.
-    pub(crate) fn integers(storage: Storage, bytes: &[u8], sizes: &[usize], count: usize) -> Vec<i32> {
+    /// The integers of a quantised constant value, as they are stored.
+    pub(crate) fn stored_integers(&self, value: ValueId) -> Vec<i32> {
+        let ty = self.graph.ty(value);
+        match (self.graph.as_constant(value), ty.quantized()) {
+            (Some(id), Some(quantized)) => {
+                let sizes = ty.sizes();
+                let count = elements(&sizes).unwrap_or(0);
+                Self::integers(quantized.storage, self.bytes(id), &sizes, count)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The scale of each of `channels` output channels of a constant filter.
+    pub(crate) fn channel_scales(&self, value: ValueId, channels: usize) -> Vec<f32> {
+        match self.graph.ty(value).quantized().map(|quantized| &quantized.scheme) {
+            Some(Scheme::PerTensor { scale, .. }) => vec![*scale; channels],
+            Some(Scheme::PerChannel { scales, .. }) => {
+                words(self.bytes(*scales), channels).map(f32::from_le_bytes).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The scales of the groups of a constant filter, row by row.
+    pub(crate) fn group_scales(&self, value: ValueId) -> Vec<f32> {
+        let ty = self.graph.ty(value);
+        match ty.quantized().map(|quantized| &quantized.scheme) {
+            Some(Scheme::PerGroup { scales, .. }) => {
+                words(self.bytes(*scales), scale_bytes(ty) / 2).map(|half| bf16::from_le_bytes(half).to_f32()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn integers(storage: Storage, bytes: &[u8], sizes: &[usize], count: usize) -> Vec<i32> {
         match storage {
             Storage::Int8 => bytes[..count].iter().map(|&byte| i32::from(byte.cast_signed())).collect(),
             Storage::UInt8 => bytes[..count].iter().map(|&byte| i32::from(byte)).collect(),
@@ -152,32 +187,59 @@ fn words<const N: usize>(bytes: &[u8], count: usize) -> impl Iterator<Item = [u8
     bytes.as_chunks::<N>().0.iter().copied().take(count)
 }
 
-/// Packed weights of the nodes of a graph and copies of constants, each made once, by whoever needs it first.
+/// The weights of a node as its kernel takes them.
+#[derive(Debug, Default)]
+pub(crate) struct Weights {
+    /// Floats, in the order of the kernel.
+    pub(crate) floats: Aligned,
+    /// Bytes or nibbles, in the order of the kernel.
+    pub(crate) lines: Vec<Line>,
+    /// Words, in the order of the kernel.
+    pub(crate) words: Vec<i32>,
+    /// A scale per output channel.
+    pub(crate) scales: Vec<f32>,
+    /// A bias per output channel, where it is not packed with the rest.
+    pub(crate) bias: Option<Vec<f32>>,
+}
+
+impl Weights {
+    /// So many floats, which `pack` fills.
+    pub(crate) fn floats(len: usize, pack: impl FnOnce(&mut [f32])) -> Self {
+        let mut floats = Aligned::new(len * size_of::<f32>());
+        pack(view::view_mut(floats.bytes_mut()).unwrap_or_default());
+        Self { floats, ..Self::default() }
+    }
+
+    fn bytes(&self) -> usize {
+        let lists = size_of_val(&*self.lines) + size_of_val(&*self.words) + size_of_val(&*self.scales);
+        self.floats.bytes().len() + lists
+    }
+}
+
+/// Weights of the nodes of a graph and copies of constants, each made once, by whoever needs it first.
 #[derive(Debug, Default)]
 pub(crate) struct Packed {
-    slots: Vec<OnceLock<Aligned>>,
+    nodes: Vec<OnceLock<Weights>>,
     constants: Vec<OnceLock<Aligned>>,
 }
 
 impl Packed {
     /// For the nodes and constants of a graph.
     pub(crate) fn new(graph: &Graph) -> Self {
-        let empty = |count| std::iter::repeat_with(OnceLock::new).take(count).collect();
-        Self { slots: empty(graph.nodes.len()), constants: empty(graph.constants.len()) }
+        fn empty<T>(count: usize) -> Vec<OnceLock<T>> {
+            std::iter::repeat_with(OnceLock::new).take(count).collect()
+        }
+        Self { nodes: empty(graph.nodes.len()), constants: empty(graph.constants.len()) }
     }
 
-    /// The packed weights of a node, `len` floats which `pack` fills.
-    pub(crate) fn floats(&self, node: usize, len: usize, pack: impl FnOnce(&mut [f32])) -> &[f32] {
-        let aligned = self.slots[node].get_or_init(|| {
-            let mut aligned = Aligned::new(len * size_of::<f32>());
-            pack(view::view_mut(aligned.bytes_mut()).unwrap_or_default());
-            aligned
-        });
-        view::view(aligned.bytes()).unwrap_or_default()
+    /// The weights of a node, packed by `pack` if they are not yet.
+    pub(crate) fn weights(&self, node: usize, pack: impl FnOnce() -> Weights) -> &Weights {
+        self.nodes[node].get_or_init(pack)
     }
 
     /// Bytes packed so far.
     pub(crate) fn bytes(&self) -> usize {
-        self.slots.iter().chain(&self.constants).filter_map(OnceLock::get).map(|aligned| aligned.bytes().len()).sum()
+        let constants = self.constants.iter().filter_map(OnceLock::get).map(|aligned| aligned.bytes().len());
+        self.nodes.iter().filter_map(OnceLock::get).map(Weights::bytes).chain(constants).sum()
     }
 }

@@ -1,17 +1,20 @@
 //! Which step does what a node says.
 
+use crate::quantize::{Product, element_wise, per_tensor, product};
 use crate::steps::{
-    After, ArgMaxPool, Combine, Concat, Convert, Convolution, DepthwiseConvolution, Filter, Kind, MOST_AFTER, Map,
-    MatMul, Mean, Pad, Pool, PoolKind, Rearrange, ResizeBilinear, Softmax, Step, function,
+    After, ArgMaxPool, Combine, CombineKinds, Concat, Convert, Convolution, ConvolutionDynamic, ConvolutionInt8,
+    DepthwiseConvolution, DepthwiseInt8, Filter, Kind, MOST_AFTER, Map, MatMul, Mean, MeanInt8, Pad, Pool, PoolKind,
+    Rearrange, ResizeBilinear, Softmax, Step, function,
 };
 use crate::weights::elements;
 use sconce_format::ScalarType;
 use sconce_graph::{Element, Graph, Node, Op, Quantized, Reduction, Scheme, Shape, Storage, Then, ValueId};
+use sconce_kernels::Isa;
 use sconce_kernels::copy::contiguous_strides;
 use sconce_kernels::depthwise::Depthwise;
 use sconce_kernels::epilogue::Function;
 use sconce_kernels::map::Broadcast;
-use sconce_kernels::packed::Conv2d;
+use sconce_kernels::packed::{Conv2d, int8};
 use sconce_kernels::reduce::Axis;
 use sconce_kernels::resize::{self, Resize};
 use sconce_kernels::windows::Windows;
@@ -24,8 +27,8 @@ pub(super) struct Selected {
 }
 
 /// The step for a node, or a sentence about why there is none.
-pub(super) fn select(graph: &Graph, sizes: &[Shape], place: usize, width: usize) -> Result<Selected, String> {
-    let site = Site { graph, sizes, place, node: &graph.nodes[place], width };
+pub(super) fn select(graph: &Graph, sizes: &[Shape], place: usize, isa: Isa, width: usize) -> Result<Selected, String> {
+    let site = Site { graph, sizes, place, node: &graph.nodes[place], isa, width };
     site.select().ok_or_else(|| {
         let inputs: Vec<_> = site.node.inputs.iter().map(|&id| graph.ty(id).to_string()).collect();
         format!(
@@ -42,6 +45,7 @@ struct Site<'a> {
     sizes: &'a [Shape],
     place: usize,
     node: &'a Node,
+    isa: Isa,
     width: usize,
 }
 
@@ -51,6 +55,7 @@ impl Site<'_> {
             return None;
         }
         match &self.node.op {
+            Op::Map(_) | Op::Combine(_) | Op::Reduce { .. } if element_wise(self.graph, self.node) => self.bytes(),
             Op::Map(f) => self.floats(Map { function: function(*f), after: self.after(1) }),
             Op::Combine(kind) => {
                 let operands = [self.input(0), self.input(1)];
@@ -136,7 +141,33 @@ impl Site<'_> {
 
     fn convert(&self) -> Option<Selected> {
         let (from, to) = (self.kind(self.node.inputs[0])?, self.kind(self.node.outputs[0])?);
-        self.node.then.is_empty().then(|| self.step(Convert { from, to }, 1, 0))
+        self.node.then.is_empty().then(|| self.step(Convert { from, to, after: Vec::new() }, 1, 0))
+    }
+
+    /// An element-wise node or a mean of bytes.
+    fn bytes(&self) -> Option<Selected> {
+        let (from, to) = (self.kind(self.node.inputs[0])?, self.kind(self.node.outputs[0])?);
+        let mut after = self.after(self.node.inputs.len());
+        match &self.node.op {
+            Op::Map(f) => {
+                after.insert(0, After::Apply(function(*f)));
+                (after.len() <= MOST_AFTER).then(|| self.step(Convert { from, to, after }, 1, 0))
+            }
+            Op::Combine(combine) => {
+                let from = [from, self.kind(self.node.inputs[1])?];
+                Some(self.step(CombineKinds { combine: *combine, from, to, after }, 2, 0))
+            }
+            Op::Reduce { of, axes, .. } => {
+                let axis = Axis::of(self.input(0), *axes.first()?..*axes.last()? + 1);
+                if *of == Reduction::Sum {
+                    after.insert(0, After::Apply(Function::Affine(axis.n as f32, 0.0)));
+                }
+                let from = per_tensor(self.graph, self.node.inputs[0])?;
+                let step = MeanInt8 { n: axis.n, inner: axis.inner, from, to, after };
+                (axis.n > 0 && step.after.len() <= MOST_AFTER).then(|| self.step(step, 1, 0))
+            }
+            _ => None,
+        }
     }
 
     fn kind(&self, value: ValueId) -> Option<Kind> {
@@ -164,7 +195,7 @@ impl Site<'_> {
         let rows = elements(rows)?;
         if self.graph.as_constant(self.node.inputs[1]).is_some() {
             let layout = if transposed { Filter::InOut } else { Filter::OutTapsIn };
-            return self.packed(Conv2d::linear(rows, k, n), layout);
+            return self.packed(Conv2d::linear(rows, k, n), layout, rows);
         }
         let bias = self.node.inputs.len() > 2;
         let after = self.after(self.node.inputs.len());
@@ -213,7 +244,7 @@ impl Site<'_> {
             }
             _ => return None,
         };
-        self.packed(conv, layout)
+        self.packed(conv, layout, batch)
     }
 
     /// Filter and bias, if they are constants and the image is `float32`.
@@ -224,14 +255,35 @@ impl Site<'_> {
         (constant(filter) && bias.is_none_or(constant) && floats).then_some((filter, bias))
     }
 
-    /// A product with a constant filter.
-    fn packed(&self, conv: Conv2d, layout: Filter) -> Option<Selected> {
-        let (filter, bias) = self.weights()?;
-        let step = Convolution { node: self.place, conv, filter, layout, bias, after: self.after(1) };
-        conv.output().map(|_| self.step(step, 1, 0))
+    /// A product with a constant filter. If the input finds its scales at run time, it has so many of them.
+    fn packed(&self, conv: Conv2d, layout: Filter, rows: usize) -> Option<Selected> {
+        conv.output()?;
+        let (node, filter, bias) = (self.place, self.node.inputs[1], self.node.inputs.get(2).copied());
+        let scratch = int8::scratch_len(self.isa, &conv, self.width);
+        match product(self.graph, self.node) {
+            Some(Product::Static { quantization, ratio }) => {
+                let step = ConvolutionInt8 { node, conv, filter, layout, bias, quantization, ratio };
+                Some(Selected { step: Box::new(step), reads: vec![self.node.inputs[0]], scratch })
+            }
+            Some(Product::Dynamic(kind)) => {
+                let after = self.after(1);
+                let step = ConvolutionDynamic { node, conv, filter, kind, layout, bias, rows, after };
+                Some(self.step(step, 1, scratch))
+            }
+            None => {
+                let (filter, bias) = self.weights()?;
+                Some(self.step(Convolution { node, conv, filter, layout, bias, after: self.after(1) }, 1, 0))
+            }
+        }
     }
 
     fn depthwise(&self, geometry: Depthwise) -> Option<Selected> {
+        if let Some(Product::Static { quantization, ratio }) = product(self.graph, self.node) {
+            let (filter, bias) = (self.node.inputs[1], self.node.inputs.get(2).copied());
+            let step = DepthwiseInt8 { node: self.place, geometry, filter, bias, quantization, ratio };
+            let reads = vec![self.node.inputs[0]];
+            return geometry.output().map(|_| Selected { step: Box::new(step), reads, scratch: 0 });
+        }
         let (filter, bias) = self.weights()?;
         let step = DepthwiseConvolution { node: self.place, geometry, filter, bias, after: self.after(1) };
         geometry.output().map(|_| self.step(step, 1, 0))

@@ -3,10 +3,13 @@
 //! Numbers go through `float32`, piece by piece in the nearest cache. Rows that find their scale at run time are stored as
 //! a scale and a zero per row, then the integers of all rows.
 
-use super::{Context, Step, elements, elements_mut};
+use super::{After, Context, Following, Step, combine, elements, elements_mut};
 use crate::memory::Buffers;
 use half::{bf16, f16};
+use sconce_graph::Combine;
+use sconce_kernels::epilogue::finish;
 use sconce_kernels::math::ROUND;
+use sconce_kernels::packed::int8::{Affine, quantize_rows};
 use sconce_kernels::{Isa, Number, convert, split};
 
 /// Elements that are converted at a time.
@@ -40,29 +43,105 @@ impl Kind {
     }
 }
 
-/// A conversion.
+/// A conversion, perhaps with functions of the numbers on the way.
 pub(crate) struct Convert {
     pub(crate) from: Kind,
     pub(crate) to: Kind,
+    pub(crate) after: Vec<After>,
 }
 
 impl Step for Convert {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
-        let (input, size) = (buffers.read(0), self.to.bytes());
-        let isa = context.isa;
+        let (isa, par, input, size) = (context.isa, context.par, buffers.read(0), self.to.bytes());
         if let Kind::Rows(row) = self.to {
-            return quantize_rows(context, self.from, row, input, buffers.output);
+            let rows = input.len() / size_of::<f32>() / row.max(1);
+            let (heads, bytes) = buffers.output.split_at_mut(rows * ROW_HEAD);
+            return quantize_rows(isa, par, elements(input), row, elements_mut(bytes), elements_mut(heads));
         }
-        split::chunks(context.par, buffers.output, PIECE * size, |piece, output| {
+        let then = Following::new(&self.after, &buffers);
+        split::chunks(par, buffers.output, PIECE * size, |piece, output| {
             let mut numbers = [0.0; PIECE];
             let numbers = &mut numbers[..output.len() / size];
             widen(isa, self.from, piece * PIECE, input, numbers);
+            finish(isa, &then, piece * PIECE, numbers);
             narrow(isa, self.to, numbers, output);
         });
     }
 
     fn describe(&self) -> String {
         format!("{:?} to {:?}", self.from, self.to)
+    }
+}
+
+/// A function of two elements of any kind, side by side.
+pub(crate) struct CombineKinds {
+    pub(crate) combine: Combine,
+    pub(crate) from: [Kind; 2],
+    pub(crate) to: Kind,
+    pub(crate) after: Vec<After>,
+}
+
+impl Step for CombineKinds {
+    fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
+        let (isa, inputs, size) = (context.isa, [buffers.read(0), buffers.read(1)], self.to.bytes());
+        let then = Following::new(&self.after, &buffers);
+        split::chunks(context.par, buffers.output, PIECE * size, |piece, output| {
+            let mut numbers = [[0.0; PIECE]; 2];
+            let count = output.len() / size;
+            for ((numbers, kind), input) in numbers.iter_mut().zip(self.from).zip(inputs) {
+                widen(isa, kind, piece * PIECE, input, &mut numbers[..count]);
+            }
+            let [first, second] = &mut numbers;
+            combine(isa, self.combine, &mut first[..count], &second[..count]);
+            finish(isa, &then, piece * PIECE, &mut first[..count]);
+            narrow(isa, self.to, &first[..count], output);
+        });
+    }
+
+    fn describe(&self) -> String {
+        format!("{} of {:?} to {:?}", self.combine, self.from, self.to)
+    }
+}
+
+/// The mean of signed bytes along adjacent dimensions, seen as `[outer, n, inner]`.
+pub(crate) struct MeanInt8 {
+    pub(crate) n: usize,
+    pub(crate) inner: usize,
+    /// Scale and zero.
+    pub(crate) from: (f32, i32),
+    pub(crate) to: Kind,
+    pub(crate) after: Vec<After>,
+}
+
+impl Step for MeanInt8 {
+    fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
+        const STRIP: usize = 128;
+        let (isa, input) = (context.isa, elements::<i8>(buffers.read(0)));
+        let then = Following::new(&self.after, &buffers);
+        let (factor, zeros) = (self.from.0 / self.n as f32, self.n as i32 * self.from.1);
+        split::chunks(context.par, buffers.output, self.inner, |outer, output| {
+            let input = &input[outer * self.n * self.inner..][..self.n * self.inner];
+            for (strip, output) in output.chunks_mut(STRIP).enumerate() {
+                let (mut sums, mut numbers) = ([-zeros; STRIP], [0.0; STRIP]);
+                isa.vectorize(
+                    #[inline(always)]
+                    || {
+                        for row in input.chunks_exact(self.inner) {
+                            let row = &row[strip * STRIP..][..output.len()];
+                            sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += i32::from(*x));
+                        }
+                        numbers.iter_mut().zip(sums).for_each(|(number, sum)| *number = sum as f32 * factor);
+                    },
+                );
+                let numbers = &mut numbers[..output.len()];
+                finish(isa, &then, outer * self.inner + strip * STRIP, numbers);
+                narrow(isa, self.to, numbers, output);
+            }
+        });
+    }
+
+    fn describe(&self) -> String {
+        format!("mean of {} bytes", self.n)
     }
 }
 
@@ -87,25 +166,14 @@ fn widen(isa: Isa, kind: Kind, at: usize, input: &[u8], numbers: &mut [f32]) {
             each(isa, &elements::<i32>(input)[at..], numbers, |q| q.wrapping_sub(zero) as f32 * scale);
         }
         Kind::Rows(row) => {
-            let rows = input.len() / (row + ROW_HEAD);
-            let (heads, integers) = input.split_at(rows * ROW_HEAD);
-            let heads: &[u8] = heads;
-            for (i, number) in numbers.iter_mut().enumerate() {
-                let (scale, zero) = head(heads, (at + i) / row);
-                *number = (i32::from(integers[at + i].cast_signed()) - zero) as f32 * scale;
+            let (heads, bytes) = input.split_at(input.len() / (row + ROW_HEAD) * ROW_HEAD);
+            let (heads, bytes): (&[Affine], &[i8]) = (elements(heads), elements(bytes));
+            for (i, number) in (at..).zip(numbers) {
+                let Affine { scale, zero } = heads[i / row];
+                *number = (i32::from(bytes[i]) - zero) as f32 * scale;
             }
         }
     }
-}
-
-/// Scale and zero of a row.
-pub(crate) fn head(heads: &[u8], row: usize) -> (f32, i32) {
-    let word = |place: usize| {
-        let mut bytes = [0; 4];
-        bytes.copy_from_slice(&heads[row * ROW_HEAD + place..][..4]);
-        bytes
-    };
-    (f32::from_ne_bytes(word(0)), i32::from_ne_bytes(word(4)))
 }
 
 /// Writes numbers as other elements.
@@ -141,45 +209,11 @@ fn narrow(isa: Isa, kind: Kind, numbers: &[f32], output: &mut [u8]) {
 
 /// The nearest integer (ties to even) plus `zero`, limited to `low..=high`.
 #[inline(always)]
-pub(crate) fn rounded(x: f32, zero: i32, low: i32, high: i32) -> i32 {
+fn rounded(x: f32, zero: i32, low: i32, high: i32) -> i32 {
     let (least, most) = ((low - zero) as f32, (high - zero) as f32);
     let x = if x < least { least } else { x };
     let x = if x > most { most } else { x };
     (((x + ROUND) - ROUND) as i32) + zero
-}
-
-/// Quantises rows, each to its own range.
-fn quantize_rows(context: &Context<'_>, from: Kind, row: usize, input: &[u8], output: &mut [u8]) {
-    let rows = output.len() / (row + ROW_HEAD).max(1);
-    let (heads, integers) = output.split_at_mut(rows * ROW_HEAD);
-    for (index, integers) in integers.chunks_exact_mut(row.max(1)).enumerate() {
-        let mut numbers = vec![0.0; row];
-        widen(context.isa, from, index * row, input, &mut numbers);
-        let (inverse, zero) = row_parameters(&numbers);
-        let head = &mut heads[index * ROW_HEAD..][..ROW_HEAD];
-        head[..4].copy_from_slice(&(1.0 / inverse).to_ne_bytes());
-        head[4..].copy_from_slice(&zero.to_ne_bytes());
-        for (to, x) in elements_mut::<i8>(integers).iter_mut().zip(&numbers) {
-            *to = rounded(x * inverse, zero, -128, 127) as i8;
-        }
-    }
-}
-
-/// How many steps make one, and which integer stands for zero, so that a row's range (and zero) just fits.
-pub(crate) fn row_parameters(numbers: &[f32]) -> (f32, i32) {
-    let low = numbers.iter().fold(0.0f32, |low, x| low.min(*x));
-    let high = numbers.iter().fold(0.0f32, |high, x| high.max(*x));
-    if low == high {
-        return (1.0, zero_point(-128.0));
-    }
-    let inverse = 255.0 / (high - low);
-    let (from_low, from_high) = (low * inverse, high * inverse);
-    let below = (-128.0 + from_low) + (127.0 + from_high) > 0.0;
-    (inverse, zero_point(if below { -128.0 - from_low } else { 127.0 - from_high }))
-}
-
-fn zero_point(x: f32) -> i32 {
-    rounded(x, 0, -128, 127)
 }
 
 #[cfg(test)]
@@ -194,15 +228,5 @@ mod tests {
         }
         assert_eq!(rounded(1e30, 5, 0, 255), 255);
         assert_eq!(rounded(-3.0, 5, 0, 255), 2);
-    }
-
-    #[test]
-    fn a_row_fits_its_range() {
-        let (inverse, zero) = row_parameters(&[-1.0, 0.5, 3.0]);
-        assert_eq!(inverse, 255.0 / 4.0);
-        assert_eq!(zero, rounded(-128.0 + 255.0 / 4.0, 0, -128, 127));
-        assert_eq!(row_parameters(&[0.0, 0.0]), (1.0, -128));
-        let (inverse, zero) = row_parameters(&[2.0, 1.0]);
-        assert_eq!((inverse, zero), (127.5, -128));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{After, Context, Following, Step, elements, elements_mut};
 use crate::memory::Buffers;
+use crate::weights::Weights;
 use sconce_graph::ValueId;
 use sconce_kernels::depthwise::{self, Depthwise};
 use sconce_kernels::packed::{Conv2d, conv2d, pack, packed_len};
@@ -19,7 +20,7 @@ pub(crate) enum Filter {
 
 impl Filter {
     /// The place of weight `index`, counted in `[out, taps, in]` with `k` weights per output channel.
-    fn place(self, index: usize, k: usize, out: usize) -> usize {
+    pub(super) fn place(self, index: usize, k: usize, out: usize) -> usize {
         match self {
             Self::OutTapsIn => index,
             Self::TapsOut | Self::InOut => index % k * out + index / k,
@@ -38,9 +39,9 @@ pub(crate) struct Convolution {
 }
 
 impl Convolution {
-    fn pack<'a>(&self, context: &Context<'a>) -> &'a [f32] {
+    fn pack(&self, context: &Context<'_>) -> Weights {
         let conv = &self.conv;
-        context.known.packed.floats(self.node, packed_len(context.isa, conv), |packed| {
+        Weights::floats(packed_len(context.isa, conv), |packed| {
             let filter = context.known.numbers(self.filter);
             let bias = self.bias.map(|bias| context.known.numbers(bias));
             let k = conv.kernel[0] * conv.kernel[1] * conv.in_channels / conv.groups;
@@ -55,7 +56,8 @@ impl Convolution {
 
 impl Step for Convolution {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
-        let packed = self.pack(context);
+        let weights = context.known.packed.weights(self.node, || self.pack(context));
+        let packed = elements(weights.floats.bytes());
         let then = Following::new(&self.after, &buffers);
         let input = elements(buffers.read(0));
         conv2d(context.isa, context.par, &self.conv, input, packed, &then, elements_mut(buffers.output));
@@ -79,16 +81,25 @@ pub(crate) struct DepthwiseConvolution {
 impl Step for DepthwiseConvolution {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         let Depthwise { channels, kernel, .. } = self.geometry;
-        let length = depthwise::packed_len(channels, kernel);
-        let packed = context.known.packed.floats(self.node, length, |packed| {
-            let filter = context.known.numbers(self.filter);
-            let bias = self.bias.map(|bias| context.known.numbers(bias));
-            depthwise::pack(channels, kernel, &filter, bias.as_deref(), packed);
+        let weights = context.known.packed.weights(self.node, || {
+            Weights::floats(depthwise::packed_len(channels, kernel), |packed| {
+                let filter = context.known.numbers(self.filter);
+                let bias = self.bias.map(|bias| context.known.numbers(bias));
+                depthwise::pack(channels, kernel, &filter, bias.as_deref(), packed);
+            })
         });
         let then = Following::new(&self.after, &buffers);
         let input = elements(buffers.read(0));
         let output = elements_mut(buffers.output);
-        depthwise::depthwise(context.isa, context.par, &self.geometry, input, packed, &then, output);
+        depthwise::depthwise(
+            context.isa,
+            context.par,
+            &self.geometry,
+            input,
+            elements(weights.floats.bytes()),
+            &then,
+            output,
+        );
     }
 
     fn describe(&self) -> String {

@@ -6,7 +6,7 @@ use sconce_graph::Combine as Kind;
 use sconce_kernels::epilogue::{Function, Then, finish};
 use sconce_kernels::map::{self, Broadcast};
 use sconce_kernels::reduce::{self, Axis};
-use sconce_kernels::{softmax, split};
+use sconce_kernels::{Isa, softmax, split};
 
 /// Elements that are copied and then computed while they are in the nearest cache.
 const PIECE: usize = 4 * 1024;
@@ -85,6 +85,26 @@ impl Step for Combine {
 
     fn describe(&self) -> String {
         format!("{} of elements that meet", self.kind)
+    }
+}
+
+/// `a = f(a, b)` for elements side by side.
+pub(super) fn combine(isa: Isa, kind: Kind, a: &mut [f32], b: &[f32]) {
+    #[inline(always)]
+    fn each(isa: Isa, a: &mut [f32], b: &[f32], f: impl Fn(f32, f32) -> f32) {
+        isa.vectorize(
+            #[inline(always)]
+            || a.iter_mut().zip(b).for_each(|(a, b)| *a = f(*a, *b)),
+        );
+    }
+    match kind {
+        Kind::Add => each(isa, a, b, |a, b| a + b),
+        Kind::Subtract => each(isa, a, b, |a, b| a - b),
+        Kind::Multiply => each(isa, a, b, |a, b| a * b),
+        Kind::Divide => each(isa, a, b, |a, b| a / b),
+        Kind::Maximum => each(isa, a, b, |a, b| if a > b || a.is_nan() { a } else { b }),
+        Kind::Minimum => each(isa, a, b, |a, b| if a < b || a.is_nan() { a } else { b }),
+        Kind::PRelu => each(isa, a, b, |a, b| if a < 0.0 { a * b } else { a }),
     }
 }
 

@@ -10,11 +10,12 @@ use sconce_parallel::Parallel;
 
 /// What bytes stand for: `scale * (byte - zero)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
 pub struct Affine {
     /// The step from one byte to the next.
     pub scale: f32,
     /// The byte that stands for zero.
-    pub zero: i8,
+    pub zero: i32,
 }
 
 impl Affine {
@@ -27,7 +28,7 @@ impl Affine {
         // Of the two places for zero, counted from either end, the one with the smaller error of rounding.
         let zero = if (low - 128.0) + (high + 127.0) > 0.0 { -128.0 - low } else { 127.0 - high };
         let zero = (clamp(zero, (-128.0, 127.0)) + ROUND).to_bits() as i8;
-        (Self { scale: 1.0 / per_unit, zero }, per_unit)
+        (Self { scale: 1.0 / per_unit, zero: zero.into() }, per_unit)
     }
 }
 
@@ -72,9 +73,9 @@ fn quantize(from: &[f32], to: &mut [i8]) -> Affine {
     let least = least.iter().chain(rest).fold(0f32, |a, b| a.min(*b));
     let largest = largest.iter().chain(rest).fold(0f32, |a, b| a.max(*b));
     let (affine, per_unit) = Affine::spanning(least, largest);
-    let limits = (-128.0 - f32::from(affine.zero), 127.0 - f32::from(affine.zero));
+    let limits = (-128.0 - affine.zero as f32, 127.0 - affine.zero as f32);
     for (to, x) in to.iter_mut().zip(from) {
-        *to = ((clamp(x * per_unit, limits) + ROUND).to_bits() as i8).wrapping_add(affine.zero);
+        *to = ((clamp(x * per_unit, limits) + ROUND).to_bits() as i8).wrapping_add(affine.zero as i8);
     }
     affine
 }
@@ -127,7 +128,7 @@ pub fn conv2d_dynamic(
     let family = Family::of(isa, kind);
     let layout = Layout::of(&family, conv, kind);
     let unit = if kind == Kind::Bytes { 1.0 } else { 1.0 / 16.0 };
-    let padding = |image: usize| affine[image.min(affine.len() - 1)].zero;
+    let padding = |image: usize| affine[image.min(affine.len() - 1)].zero as i8;
     convolve(isa, par, conv, (input, &padding), (layout, packed), output, scratch, |piece, block| {
         let bias = bias.map(|bias| &bias[piece.channels()]);
         let bias = |c: usize| bias.map_or(0.0, |bias| bias[c]);
@@ -138,7 +139,7 @@ pub fn conv2d_dynamic(
             #[inline(always)]
             |row, sums, totals, out| {
                 let affine = affine[row / (pixels / affine.len())];
-                let (factor, zero) = (affine.scale * unit, i32::from(affine.zero));
+                let (factor, zero) = (affine.scale * unit, affine.zero);
                 if grouped {
                     let offset = (zero + i32::from(family.flip)) as f32;
                     for (c, ((to, sum), total)) in out.iter_mut().zip(sums).zip(totals).enumerate() {

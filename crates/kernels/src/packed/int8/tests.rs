@@ -113,7 +113,7 @@ fn quantized(row: &[f32]) -> (Vec<i8>, Affine) {
     let first = (-128.0 + least * inverse) + (127.0 + largest * inverse) > 0.0;
     let zero = (if first { from_least } else { from_largest }).clamp(-128.0, 127.0).round_ties_even();
     let bytes = row.iter().map(|x| ((x * inverse).round_ties_even() + zero).clamp(-128.0, 127.0) as i8);
-    (bytes.collect(), Affine { scale: 1.0 / inverse, zero: zero as i8 })
+    (bytes.collect(), Affine { scale: 1.0 / inverse, zero: zero as i32 })
 }
 
 #[test]
@@ -151,8 +151,9 @@ fn check_dynamic(conv: &Conv2d, kind: Kind, affine: usize) {
     let bias = random.floats(conv.out_channels);
     let small = |random: &mut Random| (1 + random.below(127)) as f32 / 8192.0;
     let scale: Vec<f32> = (0..conv.out_channels * k / group).map(|_| small(&mut random)).collect();
-    let affine: Vec<Affine> =
-        (0..affine).map(|_| Affine { scale: small(&mut random), zero: random.below(256) as u8 as i8 }).collect();
+    let affine: Vec<Affine> = (0..affine)
+        .map(|_| Affine { scale: small(&mut random), zero: (random.below(256) as u8 as i8).into() })
+        .collect();
     let [height, width] = conv.output().unwrap();
     let pixels = conv.batch * height * width;
     // In double precision, one group of weights after the other, the others being zero.

@@ -1,0 +1,115 @@
+//! Which quantised nodes are computed as they are.
+//!
+//! Both the pass that converts everything else to `float32` and the choice of steps ask here, so that they agree.
+
+use sconce_format::ScalarType;
+use sconce_graph::{Function, Graph, Node, Op, Quantized, Scheme, Storage, Then, ValueId};
+use sconce_kernels::packed::int8::{Kind, Quantization};
+
+/// How a product of bytes is computed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Product {
+    /// With scales that are known, to bytes.
+    Static {
+        quantization: Quantization,
+        /// The input's scale divided by the output's.
+        ratio: f32,
+    },
+    /// With scales found at run time, to numbers.
+    Dynamic(Kind),
+}
+
+/// The form of a convolution or linear layer, if it is one of bytes.
+pub(crate) fn product(graph: &Graph, node: &Node) -> Option<Product> {
+    let convolves = matches!(node.op, Op::Conv2d { .. } | Op::ConvTranspose2d { .. } | Op::Linear { .. });
+    let depthwise = matches!(node.op, Op::DepthwiseConv2d { .. });
+    if !convolves && !depthwise || node.inputs[1..].iter().any(|&id| graph.as_constant(id).is_none()) {
+        return None;
+    }
+    let input = graph.ty(node.inputs[0]).quantized()?;
+    match input.scheme {
+        Scheme::PerTensor { scale, zero } if input.storage == Storage::Int8 => {
+            let quantization = static_form(graph, node, zero)?;
+            let (out_scale, _) = per_tensor(graph, node.outputs[0])?;
+            let alone =
+                !depthwise || graph.ty(node.inputs[1]).sizes().last() == graph.ty(node.inputs[0]).sizes().last();
+            alone.then_some(Product::Static { quantization, ratio: scale / out_scale })
+        }
+        Scheme::PerToken { dims } if convolves => dynamic_form(graph, node, dims).map(Product::Dynamic),
+        _ => None,
+    }
+}
+
+/// Scale and zero of a value of signed bytes.
+pub(crate) fn per_tensor(graph: &Graph, value: ValueId) -> Option<(f32, i32)> {
+    match graph.ty(value).quantized()? {
+        Quantized { storage: Storage::Int8, scheme: Scheme::PerTensor { scale, zero } } => Some((*scale, *zero)),
+        _ => None,
+    }
+}
+
+fn static_form(graph: &Graph, node: &Node, input_zero: i32) -> Option<Quantization> {
+    let (out_scale, out_zero) = per_tensor(graph, node.outputs[0])?;
+    let output_zero = i8::try_from(out_zero).ok()?;
+    let limits = match node.then[..] {
+        [] => (i8::MIN, i8::MAX),
+        [Then::Apply(Function::Clamp { low, high })] => {
+            let limit =
+                |x: f32| ((x / out_scale).round_ties_even() + f32::from(output_zero)).clamp(-128.0, 127.0) as i8;
+            (limit(low), limit(high))
+        }
+        _ => return None,
+    };
+    let bias = node
+        .inputs
+        .get(2)
+        .is_none_or(|&bias| graph.ty(bias).quantized().is_some_and(|quantized| quantized.storage == Storage::Int32));
+    let known = weights(graph, node)? == Kind::Bytes && bias;
+    known.then_some(Quantization { input_zero: i8::try_from(input_zero).ok()?, output_zero, limits })
+}
+
+fn dynamic_form(graph: &Graph, node: &Node, dims: usize) -> Option<Kind> {
+    let rows = match node.op {
+        Op::Linear { .. } => dims == 1,
+        _ => dims == 3,
+    };
+    let float = |value: ValueId| graph.ty(value).is(ScalarType::Float);
+    let numbers = node.inputs.get(2).copied().is_none_or(float) && float(node.outputs[0]);
+    weights(graph, node).filter(|_| rows && numbers)
+}
+
+/// How a filter with a scale per output channel, or per group of inputs, is held.
+fn weights(graph: &Graph, node: &Node) -> Option<Kind> {
+    let ty = graph.ty(node.inputs[1]);
+    let channel = match node.op {
+        Op::DepthwiseConv2d { .. } => 3,
+        Op::Linear { transposed: true } => 1,
+        _ => 0,
+    };
+    let Quantized { storage, scheme } = ty.quantized()?;
+    match (storage, scheme) {
+        (Storage::Int8, Scheme::PerTensor { zero: 0, .. }) => Some(Kind::Bytes),
+        (Storage::Int8, Scheme::PerChannel { axis, zero: 0, .. }) if *axis == channel => Some(Kind::Bytes),
+        (Storage::Int4, Scheme::PerChannel { axis, zero: 8, .. }) if *axis == channel => Some(Kind::Nibbles),
+        (Storage::Int4, Scheme::PerGroup { size, zero: 8, .. }) => {
+            let &[_, columns] = ty.sizes().as_slice() else { return None };
+            let whole = *size > 0 && size.is_multiple_of(32) && columns.is_multiple_of(*size);
+            (node.op == Op::Linear { transposed: false } && whole).then_some(Kind::Groups(*size))
+        }
+        _ => None,
+    }
+}
+
+/// Whether an element-wise node or a mean is computed on bytes, number by number.
+pub(crate) fn element_wise(graph: &Graph, node: &Node) -> bool {
+    let bytes = |value: &ValueId| per_tensor(graph, *value).is_some();
+    let all = node.inputs.iter().chain(&node.outputs).all(bytes);
+    let functions = node.then.iter().all(|then| matches!(then, Then::Apply(_)));
+    let suits = match &node.op {
+        Op::Map(_) => true,
+        Op::Combine(_) => node.inputs.iter().all(|&id| graph.ty(id).dims == graph.ty(node.outputs[0]).dims),
+        Op::Reduce { axes, .. } => axes.is_sorted_by(|a, b| a + 1 == *b) && !axes.is_empty(),
+        _ => false,
+    };
+    all && functions && suits
+}
