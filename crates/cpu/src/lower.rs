@@ -8,6 +8,9 @@ use sconce_graph::{Element, Graph, Node, Op, Quantized, Scheme, passes};
 /// Brings a graph into the form that the steps take.
 pub(crate) fn lower(graph: &mut Graph) {
     passes::remove_dead(graph);
+    passes::simplify_transposes(graph);
+    // Limits of quantised products belong to them, whether or not the products are computed in bytes.
+    passes::fuse_steps(graph, |node| is_product(node) && node.then.is_empty());
     passes::compute_in_float(graph, takes_as_it_is);
     passes::drop_narrowing(graph);
     passes::find_silu(graph);
@@ -15,6 +18,10 @@ pub(crate) fn lower(graph: &mut Graph) {
     passes::fuse_steps(graph, takes_another_step);
     graph.compact();
     debug_assert_eq!(sconce_graph::verify(graph), Ok(()));
+}
+
+fn is_product(node: &Node) -> bool {
+    matches!(node.op, Op::Conv2d { .. } | Op::ConvTranspose2d { .. } | Op::DepthwiseConv2d { .. } | Op::Linear { .. })
 }
 
 /// Whether a node can have one more step after it.

@@ -147,6 +147,7 @@ impl Step for MeanInt8 {
 
 /// Reads numbers from element `at` on.
 fn widen(isa: Isa, kind: Kind, at: usize, input: &[u8], numbers: &mut [f32]) {
+    #[inline(always)]
     fn each<T: Copy>(isa: Isa, from: &[T], to: &mut [f32], f: impl Fn(T) -> f32) {
         let from = &from[..to.len()];
         isa.vectorize(
@@ -159,9 +160,21 @@ fn widen(isa: Isa, kind: Kind, at: usize, input: &[u8], numbers: &mut [f32]) {
         Kind::Half => each(isa, &elements::<f16>(input)[at..], numbers, convert),
         Kind::BFloat16 => each(isa, &elements::<bf16>(input)[at..], numbers, convert),
         Kind::Int8(scale, zero) => {
-            each(isa, &elements::<i8>(input)[at..], numbers, |q| (i32::from(q) - zero) as f32 * scale);
+            each(
+                isa,
+                &elements::<i8>(input)[at..],
+                numbers,
+                #[inline(always)]
+                |q| (i32::from(q) - zero) as f32 * scale,
+            );
         }
-        Kind::UInt8(scale, zero) => each(isa, &input[at..], numbers, |q| (i32::from(q) - zero) as f32 * scale),
+        Kind::UInt8(scale, zero) => each(
+            isa,
+            &input[at..],
+            numbers,
+            #[inline(always)]
+            |q| (i32::from(q) - zero) as f32 * scale,
+        ),
         Kind::Int32(scale, zero) => {
             each(isa, &elements::<i32>(input)[at..], numbers, |q| q.wrapping_sub(zero) as f32 * scale);
         }
@@ -178,6 +191,7 @@ fn widen(isa: Isa, kind: Kind, at: usize, input: &[u8], numbers: &mut [f32]) {
 
 /// Writes numbers as other elements.
 fn narrow(isa: Isa, kind: Kind, numbers: &[f32], output: &mut [u8]) {
+    #[inline(always)]
     fn each<T: Copy>(isa: Isa, from: &[f32], to: &mut [T], f: impl Fn(f32) -> T) {
         isa.vectorize(
             #[inline(always)]
@@ -190,11 +204,23 @@ fn narrow(isa: Isa, kind: Kind, numbers: &[f32], output: &mut [u8]) {
         Kind::BFloat16 => each(isa, numbers, elements_mut::<bf16>(output), convert),
         Kind::Int8(scale, zero) => {
             let inverse = 1.0 / scale;
-            each(isa, numbers, elements_mut::<i8>(output), |x| rounded(x * inverse, zero, -128, 127) as i8);
+            each(
+                isa,
+                numbers,
+                elements_mut::<i8>(output),
+                #[inline(always)]
+                |x| rounded(x * inverse, zero, -128, 127) as i8,
+            );
         }
         Kind::UInt8(scale, zero) => {
             let inverse = 1.0 / scale;
-            each(isa, numbers, output, |x| rounded(x * inverse, zero, 0, 255) as u8);
+            each(
+                isa,
+                numbers,
+                output,
+                #[inline(always)]
+                |x| rounded(x * inverse, zero, 0, 255) as u8,
+            );
         }
         Kind::Int32(scale, zero) => {
             let inverse = 1.0 / f64::from(scale);
@@ -207,13 +233,14 @@ fn narrow(isa: Isa, kind: Kind, numbers: &[f32], output: &mut [u8]) {
     }
 }
 
-/// The nearest integer (ties to even) plus `zero`, limited to `low..=high`.
+/// The nearest integer (ties to even) plus `zero`, limited to `low..=high`, a range of 256 numbers at most.
 #[inline(always)]
 fn rounded(x: f32, zero: i32, low: i32, high: i32) -> i32 {
     let (least, most) = ((low - zero) as f32, (high - zero) as f32);
     let x = if x < least { least } else { x };
     let x = if x > most { most } else { x };
-    (((x + ROUND) - ROUND) as i32) + zero
+    // Whole numbers are one apart where the sum lies, so its bits count from those of `ROUND`.
+    ((x + ROUND).to_bits().wrapping_sub(ROUND.to_bits())).cast_signed().wrapping_add(zero)
 }
 
 #[cfg(test)]

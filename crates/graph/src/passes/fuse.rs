@@ -2,7 +2,8 @@
 //!
 //! A node whose only reader is a function of each element, or a sum or product with a value of the same sizes, takes over
 //! that reader as a further step. The node moves down to where its reader was, so that the other value is there; nobody
-//! else read its result in between. Quantised results are left alone: they are rounded before the reader sees them.
+//! else read its result in between. Quantised results are left alone, because they are rounded before the reader sees
+//! them, but for limits: these commute with rounding as long as the quantisation stays the same.
 
 use crate::graph::{Graph, Node, Then, ValueId};
 use crate::op::{Combine, Function, Op};
@@ -33,7 +34,16 @@ fn find(graph: &Graph, takes: impl Fn(&Node) -> bool) -> Option<(usize, usize, O
         let exact = matches!(graph.ty(value).element, Element::Plain(_)) && graph.nodes[place].op != Op::Convert;
         (alone && exact && takes(&graph.nodes[place])).then_some(place)
     };
+    let limited = |value: ValueId, reader: &Node| {
+        let place = makers[value.index()]?;
+        let alone = counts[value.index()] == 1 && graph.nodes[place].outputs.len() == 1;
+        let same = graph.ty(value).element == graph.ty(reader.outputs[0]).element;
+        (alone && same && graph.nodes[place].then.is_empty() && takes(&graph.nodes[place])).then_some(place)
+    };
     graph.nodes.iter().enumerate().find_map(|(reader, node)| match (&node.op, node.inputs.as_slice()) {
+        (Op::Map(limits @ Function::Clamp { .. }), &[x]) if graph.ty(x).quantized().is_some() => {
+            Some((limited(x, node)?, reader, Some(Then::Apply(*limits))))
+        }
         (Op::Map(function), &[x]) => Some((maker(x)?, reader, Some(Then::Apply(*function)))),
         (Op::Combine(combine @ (Combine::Add | Combine::Multiply)), &[a, b]) => {
             let alike = graph.ty(a).dims == graph.ty(b).dims && graph.ty(a).element == graph.ty(b).element;
@@ -108,6 +118,19 @@ mod tests {
                     output %1, %2\n";
         let mut graph = crate::parse(text).unwrap();
         assert_eq!(fuse_steps(&mut graph, |_| true), 0);
+    }
+
+    #[test]
+    fn limits_commute_with_rounding() {
+        let text = "%0: q8{scale: 0.5, zero: 1}[4] = input\n\
+                    %1: q8{scale: 0.25, zero: 1}[4] = square %0\n\
+                    %2: q8{scale: 0.25, zero: 1}[4] = clamp %1 {low: 0, high: 6}\n\
+                    %3: q8{scale: 0.5, zero: 1}[4] = clamp %2 {low: 0, high: 5}\n\
+                    output %3\n";
+        let mut graph = crate::parse(text).unwrap();
+        assert_eq!(fuse_steps(&mut graph, |_| true), 1);
+        assert_eq!(graph.nodes[0].then, [Then::Apply(Function::Clamp { low: 0.0, high: 6.0 })]);
+        assert_eq!(graph.nodes.len(), 2);
     }
 
     #[test]
