@@ -21,6 +21,7 @@
 
 mod dynamic;
 mod layout;
+mod requantize;
 mod strip;
 #[cfg(test)]
 mod tests;
@@ -31,7 +32,6 @@ pub use dynamic::{Affine, Weights, conv2d_dynamic, quantize_rows};
 pub use layout::{Kind, pack, pack_nibbles, packed_len, scratch_len};
 
 use super::{Conv2d, NEAR, WORTH_THREADS, cuts};
-use crate::gemm::clamp;
 use crate::isa::Isa;
 use crate::split::{self, Block, Slots};
 use core::ops::Range;
@@ -72,25 +72,15 @@ pub fn conv2d(
     scratch: &mut [u8],
 ) {
     assert_eq!(scale.len(), conv.out_channels, "scales of {conv:?}");
-    let zero = f32::from(quantization.output_zero);
-    let (low, high) = (f32::from(quantization.limits.0) - zero, f32::from(quantization.limits.1) - zero);
     let layout = Layout::of(&Family::of(isa, Kind::Bytes), conv, Kind::Bytes);
     let padding = |_| quantization.input_zero;
     convolve(isa, par, conv, (input, &padding), (layout, packed), output, scratch, |piece, block| {
         let scale = &scale[piece.channels()];
-        piece.each_row(
-            isa,
-            block,
-            #[inline(always)]
-            |_, sums, _, out| {
-                for ((to, sum), scale) in out.iter_mut().zip(sums).zip(scale) {
-                    let limited = clamp(*sum as f32 * scale, (low, high));
-                    // Whole numbers are this far apart from here on, so the sum is rounded, and its last byte is the result.
-                    *to = (limited + ROUND).to_bits() as i8;
-                    *to = to.wrapping_add(quantization.output_zero);
-                }
-            },
-        );
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Vnni(token) => requantize::vnni(token, &piece, scale, quantization, block),
+            _ => requantize::plain(isa, &piece, scale, quantization, block),
+        }
     });
 }
 
@@ -159,14 +149,14 @@ fn convolve<T: Send>(
     if m == 0 || conv.out_channels == 0 {
         return;
     }
-    let n = layout.n;
+    let (n, channels) = (layout.n, conv.group_in());
     let par = if m.saturating_mul(n).saturating_mul(layout.k) < 4 * WORTH_THREADS { &Serial } else { par };
     let slots = Slots::new(scratch, layout.strip(), par.width());
     for g in 0..conv.groups {
         let job = Job {
             family,
             layout,
-            patches: Patches { conv, size, input: &input[g * conv.group_in()..], padding },
+            patches: Patches { conv, size, input: &input[g * channels..], channels, padding },
             panels: &packed[g * layout.lines()..][..layout.lines()],
             first_channel: g * n,
             finish: &finish,
@@ -199,28 +189,34 @@ impl<F> Job<'_, F> {
         let nr = self.layout.nr();
         let near = (NEAR / (self.layout.depth() * self.layout.width * size_of::<Line>())).max(1) * nr;
         let (rows, columns) = (block.rows.clone(), block.columns.clone());
-        let strips = rows.len().div_ceil(STRIP);
+        let mut sums = [0; MOST_SUMS];
         for first in columns.clone().step_by(near) {
             let panels = first..columns.end.min(first + near);
-            for rows in shares(rows.clone(), strips) {
+            for rows in parts(&rows, STRIP) {
                 // SAFETY: the family belongs to a held token.
                 unsafe { (self.family.gather)(&self.patches, rows.clone(), self.layout.stride(), strip) };
                 for column in panels.clone().step_by(nr) {
-                    self.panel(&mut block, rows.clone(), column..panels.end.min(column + nr), strip);
+                    let columns = column..panels.end.min(column + nr);
+                    self.panel(&mut block, rows.clone(), columns, strip, &mut sums);
                 }
             }
         }
     }
 
     /// Computes the pixels of a strip for a panel of channels.
-    fn panel<T>(&self, block: &mut Block<'_, T>, rows: Range<usize>, columns: Range<usize>, strip: &[u8])
-    where
+    fn panel<T>(
+        &self,
+        block: &mut Block<'_, T>,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        strip: &[u8],
+        sums: &mut [i32; MOST_SUMS],
+    ) where
         F: Fn(Piece<'_>, &mut Block<'_, T>),
     {
         let panel = self.layout.panel(self.panels, &columns);
         let width = columns.len().div_ceil(LANES);
-        let mut sums = [0; MOST_SUMS];
-        for tile in shares(rows.clone(), rows.len().div_ceil(self.family.tallest(width))) {
+        for tile in parts(&rows, self.family.tallest(width)) {
             let stride = self.layout.stride();
             let patches = &strip[(tile.start - rows.start) * stride..][..tile.len() * stride];
             let from = Tile {
@@ -236,14 +232,15 @@ impl<F> Job<'_, F> {
             unsafe { self.family.tile(tile.len(), width)(&from) };
             let first_channel = self.first_channel;
             let totals = &panel[width..2 * width];
-            let piece = Piece { rows: tile, columns: columns.clone(), first_channel, sums: &sums, totals };
+            let piece = Piece { rows: tile, columns: columns.clone(), first_channel, sums, totals };
             (self.finish)(piece, block);
         }
     }
 }
 
-/// Cuts a range into nearly equal parts.
-fn shares(range: Range<usize>, parts: usize) -> impl Iterator<Item = Range<usize>> {
-    let cut = move |part: usize| range.start + range.len() * part / parts;
-    (0..parts).map(move |part| cut(part)..cut(part + 1))
+/// Cuts a range into as few parts of at most `most` as it takes, nearly equal.
+fn parts(range: &Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+    let (len, end) = (range.len(), range.end);
+    let part = if len <= most { len } else { len.div_ceil(len.div_ceil(most)) };
+    range.clone().step_by(part.max(1)).map(move |start| start..end.min(start + part))
 }

@@ -1,7 +1,7 @@
 //! Gathering: the patches under a filter, one dense row of bytes each.
 //!
 //! A row holds `taps * channels` bytes in the order of the filter. Taps that are neighbours in the image are copied
-//! together. Copies write whole vectors, so what follows a run is overwritten by the next one; after the last one a
+//! together, and so are lines of a window that lies inside. Copies write whole vectors, so what follows a run is overwritten by the next one; after the last one a
 //! row has room.
 #![allow(unsafe_code, reason = "copies by vector instructions")]
 
@@ -17,6 +17,8 @@ pub(super) struct Patches<'a> {
     pub(super) size: [usize; 2],
     /// The images, from the first channel of the group on.
     pub(super) input: &'a [i8],
+    /// Channels of the group.
+    pub(super) channels: usize,
     /// The byte that surrounds an image.
     pub(super) padding: &'a (dyn Fn(usize) -> i8 + Sync),
 }
@@ -29,27 +31,70 @@ impl Patches<'_> {
     #[inline(always)]
     pub(super) unsafe fn gather<S: Dots>(&self, pixels: Range<usize>, stride: usize, strip: &mut [u8]) {
         let conv = self.conv;
-        let rows = strip.chunks_exact_mut(stride).zip(pixels.clone());
         if conv.kernel == [1, 1] && conv.stride == [1, 1] && conv.padding == [0; 4] && !conv.transposed {
-            for (row, pixel) in rows {
+            for (row, pixel) in strip.chunks_exact_mut(stride).zip(pixels) {
+                let run = Runs { count: 1, bytes: self.channels, step: 0 };
                 // SAFETY: the instructions exist.
-                unsafe { S::copy(&self.input[pixel * conv.in_channels..][..conv.group_in()], row) };
+                unsafe { S::copy(&self.input[pixel * conv.in_channels..], run, row) };
             }
             return;
         }
         let [height, width] = self.size;
+        let inner = self.inner();
         let (mut image, mut y, mut x) =
             (pixels.start / (height * width), pixels.start / width % height, pixels.start % width);
-        for (row, _) in rows {
-            // SAFETY: the instructions exist.
-            unsafe { self.patch::<S>((image, y, x), row) };
-            x += 1;
+        let mut rows = strip.chunks_exact_mut(stride).take(pixels.len());
+        let mut left = pixels.len();
+        while left > 0 {
+            let is_inner = inner[0].contains(&y) && inner[1].contains(&x);
+            let count = if is_inner { left.min(inner[1].end - x) } else { 1 };
+            if is_inner {
+                // SAFETY: the instructions exist.
+                unsafe { self.span::<S>((image, y, x), rows.by_ref().take(count)) };
+            } else if let Some(row) = rows.next() {
+                // SAFETY: the instructions exist.
+                unsafe { self.patch::<S>((image, y, x), row) };
+            }
+            (x, left) = (x + count, left - count);
             if x == width {
                 (x, y) = (0, y + 1);
             }
             if y == height {
                 (y, image) = (0, image + 1);
             }
+        }
+    }
+
+    /// Whether neighbouring taps are neighbours in the image.
+    fn is_dense(&self) -> bool {
+        self.conv.groups == 1 && self.conv.dilation == [1, 1] && !self.conv.transposed
+    }
+
+    /// The lines and columns of the output whose windows lie inside the image and can be copied by whole lines.
+    fn inner(&self) -> [Range<usize>; 2] {
+        [0, 1].map(|axis| match self.is_dense() {
+            true => {
+                let (taps, size) = (self.conv.axis(axis), self.size[axis]);
+                taps.inside(0, size).start..taps.inside(self.conv.kernel[axis] - 1, size).end
+            }
+            false => 0..0,
+        })
+    }
+
+    /// Writes the patches of neighbouring pixels whose windows lie inside.
+    ///
+    /// # Safety
+    /// The instructions of the set must exist.
+    #[inline(always)]
+    unsafe fn span<'s, S: Dots>(&self, (image, y, x): (usize, usize, usize), rows: impl Iterator<Item = &'s mut [u8]>) {
+        let Conv2d { input: [height, width], in_channels, kernel, stride, padding, .. } = *self.conv;
+        let (y, x) = (y * stride[0] - padding[0], x * stride[1] - padding[1]);
+        let runs = Runs { count: kernel[0], bytes: kernel[1] * in_channels, step: width * in_channels };
+        let mut at = ((image * height + y) * width + x) * in_channels;
+        for row in rows {
+            // SAFETY: the instructions exist.
+            unsafe { S::copy(&self.input[at..], runs, row) };
+            at += stride[1] * in_channels;
         }
     }
 
@@ -60,32 +105,38 @@ impl Patches<'_> {
     #[inline(always)]
     unsafe fn patch<S: Dots>(&self, (image, y, x): (usize, usize, usize), row: &mut [u8]) {
         let conv = self.conv;
-        let [vertical, horizontal] = [conv.axis(0), conv.axis(1)];
-        let neighbours = conv.groups == 1 && conv.dilation[1] == 1 && !conv.transposed;
+        let ([vertical, horizontal], [high, wide]) = ([conv.axis(0), conv.axis(1)], conv.kernel);
+        let first = |y: usize, x: usize| (image * conv.input[0] + y) * conv.input[1] + x;
         let mut row = Row { patches: self, image, row, filled: 0 };
-        for ky in 0..conv.kernel[0] {
-            let Some(line) = vertical.source(y, ky).map(|y| (image * conv.input[0] + y) * conv.input[1]) else {
-                row.pad::<S>(conv.kernel[1]);
-                continue;
-            };
-            if neighbours {
-                let inside = inside(&horizontal, x, conv.kernel[1]);
-                row.pad::<S>(inside.start);
-                let first = (x * horizontal.stride + inside.start).saturating_sub(horizontal.padding);
+        if self.is_dense() {
+            let (down, across) = (inside(&vertical, y, high), inside(&horizontal, x, wide));
+            let top = (y * vertical.stride + down.start).saturating_sub(vertical.padding);
+            let left = (x * horizontal.stride + across.start).saturating_sub(horizontal.padding);
+            row.pad::<S>(down.start * wide);
+            for line in 0..down.len() {
+                row.pad::<S>(across.start);
                 // SAFETY: the instructions exist.
-                unsafe { row.copy::<S>(line + first, inside.len()) };
-                row.pad::<S>(conv.kernel[1] - inside.end);
-                continue;
+                unsafe { row.copy::<S>(first(top + line, left), across.len()) };
+                row.pad::<S>(wide - across.end);
             }
-            for kx in 0..conv.kernel[1] {
-                match horizontal.source(x, kx) {
-                    // SAFETY: the instructions exist.
-                    Some(x) => unsafe { row.copy::<S>(line + x, 1) },
-                    None => row.pad::<S>(1),
-                }
+            return row.pad::<S>((high - down.end) * wide);
+        }
+        for (ky, kx) in (0..high).flat_map(|ky| (0..wide).map(move |kx| (ky, kx))) {
+            match (vertical.source(y, ky), horizontal.source(x, kx)) {
+                // SAFETY: the instructions exist.
+                (Some(y), Some(x)) => unsafe { row.copy::<S>(first(y, x), 1) },
+                _ => row.pad::<S>(1),
             }
         }
     }
+}
+
+/// Pieces of equal length, a step apart, that are copied one behind the other.
+#[derive(Clone, Copy)]
+pub(super) struct Runs {
+    pub(super) count: usize,
+    pub(super) bytes: usize,
+    pub(super) step: usize,
 }
 
 /// A row being written.
@@ -104,11 +155,11 @@ impl Row<'_, '_> {
     #[inline(always)]
     unsafe fn copy<S: Dots>(&mut self, pixel: usize, taps: usize) {
         if taps > 0 {
-            let bytes = taps * self.patches.conv.group_in();
-            let from = &self.patches.input[pixel * self.patches.conv.in_channels..][..bytes];
+            let Patches { conv, input, channels, .. } = *self.patches;
+            let run = Runs { count: 1, bytes: taps * channels, step: 0 };
             // SAFETY: the instructions exist.
-            unsafe { S::copy(from, &mut self.row[self.filled..]) };
-            self.filled += bytes;
+            unsafe { S::copy(&input[pixel * conv.in_channels..], run, &mut self.row[self.filled..]) };
+            self.filled += run.bytes;
         }
     }
 
@@ -116,7 +167,7 @@ impl Row<'_, '_> {
     #[inline(always)]
     fn pad<S: Dots>(&mut self, taps: usize) {
         if taps > 0 {
-            let bytes = taps * self.patches.conv.group_in();
+            let bytes = taps * self.patches.channels;
             let byte = (self.patches.padding)(self.image).cast_unsigned() ^ S::FLIP;
             self.row[self.filled..][..bytes].fill(byte);
             self.filled += bytes;

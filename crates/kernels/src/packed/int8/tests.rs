@@ -36,9 +36,13 @@ fn check(conv: &Conv2d) {
     let filter = bytes(&mut random, conv.out_channels * conv.taps() * conv.group_in());
     let bias: Vec<i32> = (0..conv.out_channels).map(|_| random.below(20_000) as i32 - 10_000).collect();
     let k = (conv.taps() * conv.group_in()) as f32;
-    // Most results fall between the limits, some beyond; a power of two brings ties.
+    // Most results fall between the limits, some beyond, even of integers; a power of two brings ties.
     let scale: Vec<f32> = (0..conv.out_channels)
-        .map(|c| if c % 3 == 0 { 1.0 / 1024.0 } else { (1.0 + random.below(100) as f32 / 77.0) / (150.0 * k.sqrt()) })
+        .map(|c| match c % 5 {
+            0 | 1 => 1.0 / 1024.0,
+            2 => 1e7,
+            _ => (1.0 + random.below(100) as f32 / 77.0) / (150.0 * k.sqrt()),
+        })
         .collect();
     for (input_zero, output_zero, limits) in [(0, 0, (-128, 127)), (-128, 5, (5, 127)), (127, -100, (-128, 90))] {
         let quantization = Quantization { input_zero, output_zero, limits };
@@ -80,6 +84,7 @@ fn windows_of_all_kinds() {
     for conv in [
         plain,
         Conv2d { stride: [2, 2], ..plain },
+        Conv2d { in_channels: 64, ..plain },
         Conv2d { in_channels: 3, kernel: [7, 7], stride: [2, 2], padding: [3; 4], ..plain },
         Conv2d { in_channels: 3, kernel: [2, 9], padding: [0, 8, 1, 8], ..plain },
         Conv2d { stride: [1, 3], padding: [0, 2, 1, 0], kernel: [2, 5], ..plain },

@@ -5,7 +5,7 @@
 #![allow(unsafe_code, reason = "loads and stores of the micro-kernels")]
 
 use super::layout::{HEAD, Kind};
-use super::strip::Patches;
+use super::strip::{Patches, Runs};
 use super::{LANES, Line};
 use crate::isa::Isa;
 use core::ops::Range;
@@ -120,7 +120,7 @@ pub(super) trait Dots {
         }
     }
     /// Copies inputs; up to 63 bytes after them may be overwritten.
-    unsafe fn copy(from: &[i8], to: &mut [u8]);
+    unsafe fn copy(from: &[i8], runs: Runs, to: &mut [u8]);
 }
 
 /// Adds some steps to the sums, and returns the line after them.
@@ -293,16 +293,18 @@ impl Dots for Portable {
         unsafe { *to.cast() = sums }
     }
     #[inline(always)]
-    unsafe fn copy(from: &[i8], to: &mut [u8]) {
-        for (to, from) in to.iter_mut().zip(from) {
-            *to = from.cast_unsigned();
+    unsafe fn copy(from: &[i8], runs: Runs, to: &mut [u8]) {
+        for (run, to) in to.chunks_exact_mut(runs.bytes).take(runs.count).enumerate() {
+            for (to, from) in to.iter_mut().zip(&from[run * runs.step..][..runs.bytes]) {
+                *to = from.cast_unsigned();
+            }
         }
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Dots, Line, UPPER};
+    use super::{Dots, Line, Runs, UPPER};
     use crate::isa::{Avx2, Vnni};
     use core::arch::x86_64::*;
 
@@ -352,9 +354,9 @@ mod x86 {
             }
         }
         #[inline(always)]
-        unsafe fn copy(from: &[i8], to: &mut [u8]) {
+        unsafe fn copy(from: &[i8], runs: Runs, to: &mut [u8]) {
             // SAFETY: the copy of plain bytes is that of any target.
-            unsafe { super::Portable::copy(from, to) }
+            unsafe { super::Portable::copy(from, runs, to) }
         }
     }
 
@@ -411,15 +413,26 @@ mod x86 {
             unsafe { _mm512_storeu_si512(to.cast(), sums) }
         }
         #[inline(always)]
-        unsafe fn copy(from: &[i8], to: &mut [u8]) {
-            assert!(from.len() + 63 <= to.len(), "a copy of {} bytes overruns {}", from.len(), to.len());
-            // SAFETY: the mask selects what is left of `from`; of `to`, less than a vector after that is touched.
+        unsafe fn copy(from: &[i8], runs: Runs, to: &mut [u8]) {
+            let Runs { count, bytes, step } = runs;
+            let held = (count - 1) * step + bytes <= from.len() && count * bytes + 63 <= to.len();
+            assert!(held, "{count} runs of {bytes} bytes, {step} apart, of {} to {}", from.len(), to.len());
+            let (whole, rest) = (bytes / 64 * 64, !(u64::MAX << (bytes % 64)));
+            let (mut from, mut to) = (from.as_ptr(), to.as_mut_ptr());
+            // SAFETY: what is read lies in `from`, by the mask; what is written in `to`, with less than a vector after the
+            // last run, as just asserted.
             unsafe {
                 let flip = _mm512_set1_epi8(i8::MIN);
-                for at in (0..from.len()).step_by(64) {
-                    let mask = u64::MAX >> 64usize.saturating_sub(from.len() - at);
-                    let bytes = _mm512_maskz_loadu_epi8(mask, from.as_ptr().add(at));
-                    _mm512_storeu_si512(to.as_mut_ptr().add(at).cast(), _mm512_xor_si512(bytes, flip));
+                for _ in 0..count {
+                    for at in (0..whole).step_by(64) {
+                        let bytes = _mm512_loadu_si512(from.add(at).cast());
+                        _mm512_storeu_si512(to.add(at).cast(), _mm512_xor_si512(bytes, flip));
+                    }
+                    if rest != 0 {
+                        let bytes = _mm512_maskz_loadu_epi8(rest, from.add(whole));
+                        _mm512_storeu_si512(to.add(whole).cast(), _mm512_xor_si512(bytes, flip));
+                    }
+                    (from, to) = (from.wrapping_add(step), to.add(runs.bytes));
                 }
             }
         }
