@@ -16,6 +16,7 @@ pub(crate) fn lower(graph: &mut Graph) {
     passes::find_silu(graph);
     passes::simplify_transposes(graph);
     passes::fuse_steps(graph, takes_another_step);
+    passes::join_conversions(graph);
     graph.compact();
     debug_assert_eq!(sconce_graph::verify(graph), Ok(()));
 }
@@ -34,7 +35,6 @@ fn takes_another_step(node: &Node) -> bool {
             | Op::Pad { .. }
             | Op::Reshape { .. }
             | Op::Copy
-            | Op::Convert
             | Op::ArgMaxPool2d { .. }
     );
     !moves && node.then.len() < MOST_AFTER

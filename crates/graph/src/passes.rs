@@ -9,6 +9,6 @@ mod fuse;
 mod transpose;
 
 pub use dead::remove_dead;
-pub use float::{compute_in_float, drop_narrowing};
+pub use float::{compute_in_float, drop_narrowing, join_conversions};
 pub use fuse::{find_silu, fuse_steps};
 pub use transpose::simplify_transposes;

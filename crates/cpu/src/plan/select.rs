@@ -141,7 +141,8 @@ impl Site<'_> {
 
     fn convert(&self) -> Option<Selected> {
         let (from, to) = (self.kind(self.node.inputs[0])?, self.kind(self.node.outputs[0])?);
-        self.node.then.is_empty().then(|| self.step(Convert { from, to, after: Vec::new() }, 1, 0))
+        let whole = matches!(to, Kind::Rows(_)) && !self.node.then.is_empty();
+        (!whole).then(|| self.step(Convert { from, to, after: self.after(1) }, 1, 0))
     }
 
     /// An element-wise node or a mean of bytes.

@@ -8,7 +8,7 @@
 
 use crate::graph::{Graph, Node, Origin, ValueId};
 use crate::op::Op;
-use crate::types::Element;
+use crate::types::{Element, Quantized, Scheme};
 use sconce_format::ScalarType;
 use std::collections::HashMap;
 
@@ -95,6 +95,33 @@ pub fn drop_narrowing(graph: &mut Graph) -> usize {
     replaced.len()
 }
 
+/// Joins a conversion to `float32`, with what follows it, and the conversion that alone reads its result; answers how many
+/// there were. Numbers are the same: nothing is rounded between the two.
+pub fn join_conversions(graph: &mut Graph) -> usize {
+    let (makers, counts) = (graph.makers(), graph.read_counts());
+    let mut joined = 0;
+    for place in 0..graph.nodes.len() {
+        let node = &graph.nodes[place];
+        let Some(maker) = makers[node.inputs[0].index()].map(|maker| &graph.nodes[maker]) else { continue };
+        let conversions = node.op == Op::Convert && maker.op == Op::Convert;
+        let between = graph.ty(node.inputs[0]).element == FLOAT && counts[node.inputs[0].index()] == 1;
+        if conversions && between && !per_row(graph, node.outputs[0]) && !per_row(graph, maker.inputs[0]) {
+            let (inputs, mut then) = (maker.inputs.clone(), maker.then.clone());
+            then.extend(&node.then);
+            let node = &mut graph.nodes[place];
+            (node.inputs, node.then) = (inputs, then);
+            joined += 1;
+        }
+    }
+    super::remove_dead(graph);
+    joined
+}
+
+/// Whether a value finds its scales at run time.
+fn per_row(graph: &Graph, value: ValueId) -> bool {
+    matches!(graph.ty(value).quantized(), Some(Quantized { scheme: Scheme::PerToken { .. }, .. }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,6 +142,21 @@ mod tests {
                         %3: q8{scale: 0.5, zero: 1}[4] = convert %2\n\
                         %4: q8{scale: 0.5, zero: 1}[4] = copy %3\n\
                         output %4\n";
+        assert_eq!(graph.to_string(), expected);
+    }
+
+    #[test]
+    fn a_detour_through_floats_is_one_conversion() {
+        let text = "%0: q8{scale: 0.5, zero: 1}[4] = input\n\
+                    %1: float32[4] = convert %0 then hard_swish\n\
+                    %2: q8{scale: 0.25, zero: 2}[4] = convert %1\n\
+                    output %2\n";
+        let mut graph = crate::parse(text).unwrap();
+        assert_eq!(join_conversions(&mut graph), 1);
+        graph.compact();
+        let expected = "%0: q8{scale: 0.5, zero: 1}[4] = input\n\
+                        %1: q8{scale: 0.25, zero: 2}[4] = convert %0 then hard_swish\n\
+                        output %1\n";
         assert_eq!(graph.to_string(), expected);
     }
 

@@ -31,7 +31,7 @@ fn find(graph: &Graph, takes: impl Fn(&Node) -> bool) -> Option<(usize, usize, O
     let maker = |value: ValueId| {
         let place = makers[value.index()]?;
         let alone = counts[value.index()] == 1 && graph.nodes[place].outputs.len() == 1;
-        let exact = matches!(graph.ty(value).element, Element::Plain(_)) && graph.nodes[place].op != Op::Convert;
+        let exact = matches!(graph.ty(value).element, Element::Plain(_));
         (alone && exact && takes(&graph.nodes[place])).then_some(place)
     };
     let limited = |value: ValueId, reader: &Node| {
