@@ -21,7 +21,7 @@ pub(crate) struct Inspect {
     /// A program (.pte), data file (.ptd) or bundled program (.bpte)
     #[arg(value_name = "MODEL.pte|.ptd|.bpte")]
     file: PathBuf,
-    /// Lists the instructions with their arguments
+    /// Lists the instructions with their arguments, and the steps of the engine behind each delegate
     #[arg(long)]
     plan: bool,
     /// Prints JSON
@@ -85,6 +85,9 @@ struct DelegateReport {
     backend: String,
     payload_bytes: u64,
     present: bool,
+    /// What the engine will do, line by line.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<String>,
 }
 
 /// A tensor that the program keeps in a data file.
@@ -205,11 +208,30 @@ impl Inspect {
             outputs: ports((0..method.outputs()).map(|index| method.output(index)).collect()),
             instructions: chains.iter().map(|chain| chain.instructions().len()).sum(),
             operators: operators(module, method),
-            delegates: delegates(method),
+            delegates: self.delegates(module, method),
             external: external(method),
             memory: memory(module, method),
             plan: self.plan.then(|| listing::lines(method)),
         }
+    }
+
+    fn delegates(&self, module: &Module, method: Method<'_>) -> Vec<DelegateReport> {
+        let registry = Registry::with_defaults();
+        let content = method.program().file();
+        // Delegates that this build cannot make have nothing to say.
+        let plans = if self.plan { module.delegate_plans(method.name()).unwrap_or_default() } else { Vec::new() };
+        let report = |(index, delegate): (usize, sconce::format::pte::BackendDelegate<'_>)| {
+            let backend = delegate.id().unwrap_or_default();
+            let payload_bytes = match content.delegate_payload(delegate) {
+                Some(Payload::Inline(payload)) => payload.len() as u64,
+                Some(Payload::Segment(range)) => range.end.saturating_sub(range.start),
+                None => 0,
+            };
+            let present = registry.find_backend(backend).is_some();
+            let steps = plans.get(index).map_or("", String::as_str).lines().map(str::to_owned).collect();
+            DelegateReport { backend: backend.to_owned(), payload_bytes, present, steps }
+        };
+        method.plan().delegates().iter().enumerate().map(report).collect()
     }
 }
 
@@ -239,21 +261,6 @@ fn operators(module: &Module, method: Method<'_>) -> Vec<OperatorReport> {
         .collect();
     reports.sort_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.name.cmp(&b.name)));
     reports
-}
-
-fn delegates(method: Method<'_>) -> Vec<DelegateReport> {
-    let registry = Registry::with_defaults();
-    let content = method.program().file();
-    let report = |delegate: sconce::format::pte::BackendDelegate<'_>| {
-        let backend = delegate.id().unwrap_or_default();
-        let payload_bytes = match content.delegate_payload(delegate) {
-            Some(Payload::Inline(payload)) => payload.len() as u64,
-            Some(Payload::Segment(range)) => range.end.saturating_sub(range.start),
-            None => 0,
-        };
-        DelegateReport { backend: backend.to_owned(), payload_bytes, present: registry.find_backend(backend).is_some() }
-    };
-    method.plan().delegates().iter().map(report).collect()
 }
 
 fn external(method: Method<'_>) -> Vec<ExternalReport> {
@@ -381,7 +388,12 @@ impl MethodReport {
             vec![row.name.clone(), bytes(row.bytes), given.to_owned()]
         })?;
         self.memory.print(out)?;
-        section(out, "plan", self.plan.as_deref().unwrap_or_default(), Line::row)
+        section(out, "plan", self.plan.as_deref().unwrap_or_default(), Line::row)?;
+        for (index, delegate) in self.delegates.iter().enumerate().filter(|(_, delegate)| !delegate.steps.is_empty()) {
+            writeln!(out, "  delegate {index}, {}", delegate.backend)?;
+            delegate.steps.iter().try_for_each(|step| writeln!(out, "    {step}"))?;
+        }
+        Ok(())
     }
 }
 

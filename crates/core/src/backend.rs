@@ -53,6 +53,11 @@ pub trait Delegate: Send + Sync {
         0
     }
 
+    /// Writes what it will do on so many threads, a line for each step. Nothing, if it has no more to say.
+    fn print_plan(&self, _threads: usize, _out: &mut dyn core::fmt::Write) -> core::fmt::Result {
+        Ok(())
+    }
+
     /// Makes the state of one session.
     fn new_state(&self) -> Result<Owned<dyn State>, Fault>;
 

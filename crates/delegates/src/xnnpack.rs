@@ -82,6 +82,15 @@ impl Delegate for Xnnpack {
         self.model.graph().outputs.len()
     }
 
+    fn print_plan(&self, threads: usize, out: &mut dyn core::fmt::Write) -> core::fmt::Result {
+        let graph = self.model.graph();
+        let bounds: Vec<_> = graph.inputs.iter().map(|&id| graph.ty(id).sizes()).collect();
+        match self.model.plan(&bounds.iter().map(Vec::as_slice).collect::<Vec<_>>(), threads) {
+            Ok(plan) => write!(out, "{plan}"),
+            Err(error) => writeln!(out, "{error}"),
+        }
+    }
+
     fn new_state(&self) -> Result<Owned<dyn DelegateState>, Fault> {
         Ok(Owned::from_box(Box::<Session>::default()))
     }

@@ -319,6 +319,13 @@ impl Patches<'_> {
     }
 }
 
+/// What follows a tile: a residual and limits, if they come first, are done in registers.
+struct Steps<'a> {
+    residual: Option<&'a [f32]>,
+    limits: Option<(f32, f32)>,
+    rest: &'a [Then<'a>],
+}
+
 /// What all tasks of a convolution (of one group) share.
 struct Job<'a> {
     isa: Isa,
@@ -359,23 +366,25 @@ impl Job<'_> {
         }
     }
 
-    /// What a tile does in registers, and what is left: a residual as the first step, then limits.
-    fn in_registers(&self) -> (Option<&[f32]>, Option<(f32, f32)>, &[Then<'_>]) {
+    /// What a tile does in registers, and what is left.
+    fn steps(&self) -> Steps<'_> {
         let (residual, then) = match self.then {
             [Then::Add(other), rest @ ..] => (Some(*other), rest),
             all => (None, all),
         };
         match then {
-            [Then::Apply(Function::Clamp(low, high)), rest @ ..] => (residual, Some((*low, *high)), rest),
-            all => (residual, None, all),
+            [Then::Apply(Function::Clamp(low, high)), rest @ ..] => {
+                Steps { residual, limits: Some((*low, *high)), rest }
+            }
+            rest => Steps { residual, limits: None, rest },
         }
     }
 
     /// Takes the steps that are left for rows whose tiles are all done.
     fn finish(&self, block: &mut Block<'_, f32>, rows: Range<usize>) {
-        let (_, _, then) = self.in_registers();
-        if !then.is_empty() {
-            block.each_run(rows, |at, run| finish(self.isa, then, self.first_channel + at, run));
+        let Steps { rest, .. } = self.steps();
+        if !rest.is_empty() {
+            block.each_run(rows, |at, run| finish(self.isa, rest, self.first_channel + at, run));
         }
     }
 
@@ -389,7 +398,7 @@ impl Job<'_> {
         let width = columns.len().next_multiple_of(self.family.lanes);
         let panel = &self.panels[columns.start * (1 + taps * channels)..][..width * (1 + taps * channels)];
         let place = |row: usize| row * self.channels + self.first_channel + columns.start;
-        let (residual, limits, _) = self.in_registers();
+        let Steps { residual, limits, .. } = self.steps();
         let residual = residual.map(|other| other[place(rows.start)..].as_ptr());
         let (first_row, first_column) = (block.rows.start, block.columns.start);
         let (start, stride) = block.raw();

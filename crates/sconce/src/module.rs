@@ -138,6 +138,18 @@ impl Module {
         Ok(found.iter().map(|candidate| candidate.instruction).collect())
     }
 
+    /// What each delegate of a method will do, as its engine prints it.
+    pub fn delegate_plans(&self, method: &str) -> Result<Vec<String>, Error> {
+        let loaded = self.shared.loaded(self.find(method)?)?;
+        let print = |delegate: &Owned<dyn Delegate>| {
+            let mut text = String::new();
+            // Writing to a string does not fail.
+            let _ = delegate.print_plan(self.threads(), &mut text);
+            text
+        };
+        Ok(loaded.delegates.iter().map(print).collect())
+    }
+
     /// Makes a session for the method `forward`.
     pub fn session(&self) -> Result<Session, Error> {
         self.method_session("forward")

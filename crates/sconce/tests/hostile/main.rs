@@ -70,9 +70,9 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     }
 }
 
-fn golden(extension: &str) -> Vec<PathBuf> {
+fn golden(folders: &[&str], extension: &str) -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
-    let folders = ["", "calls", "samples"].map(|folder| root.join(folder));
+    let folders: Vec<_> = folders.iter().map(|folder| root.join(folder)).collect();
     let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).expect("the golden programs"));
     let files = entries.map(|entry| entry.expect("an entry").path());
     let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == extension)).collect();
@@ -113,7 +113,7 @@ fn attack(files: &[PathBuf], count: u64, exercise: impl Fn(&[u8], &Path) -> u8 +
 #[test]
 fn programs() {
     let count = mutations();
-    let stages = attack(&golden("pte"), count, |bytes, path| {
+    let stages = attack(&golden(&["", "calls", "samples"], "pte"), count, |bytes, path| {
         let data = path.with_extension("ptd");
         exercise::program(bytes, data.exists().then_some(&data))
     });
@@ -122,15 +122,26 @@ fn programs() {
 }
 
 #[test]
+fn delegated_programs() {
+    let count = mutations() / 5;
+    let stages = attack(&golden(&["xnnpack"], "pte"), count, |bytes, path| {
+        let data = path.with_extension("ptd");
+        exercise::program(bytes, data.exists().then_some(&data))
+    });
+    println!("{count} variants of delegated programs: {} refused, {} loaded, {} ran", stages[0], stages[1], stages[2]);
+    assert!(stages.iter().all(|&stage| stage > count / 1000), "the changes must reach every stage: {stages:?}");
+}
+
+#[test]
 fn external_data() {
     let count = mutations() / 10;
-    let stages = attack(&golden("ptd"), count, |bytes, _| exercise::tensors(bytes));
+    let stages = attack(&golden(&[""], "ptd"), count, |bytes, _| exercise::tensors(bytes));
     assert!(stages[0] > 0 && stages[2] > 0, "the changes must reach every stage: {stages:?}");
 }
 
 #[test]
 fn bundles() {
     let count = mutations() / 10;
-    let stages = attack(&golden("bpte"), count, |bytes, _| exercise::bundle(bytes));
+    let stages = attack(&golden(&[""], "bpte"), count, |bytes, _| exercise::bundle(bytes));
     assert!(stages.iter().all(|&stage| stage > 0), "the changes must reach every stage: {stages:?}");
 }
