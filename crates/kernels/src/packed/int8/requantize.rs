@@ -74,11 +74,11 @@ mod x86 {
             // SAFETY: the mask selects scales that exist.
             unsafe { _mm512_maskz_loadu_ps(((1u32 << count) - 1) as u16, scale.as_ptr().wrapping_add(j * LANES)) }
         });
-        for (row, sums) in piece.rows.clone().zip(piece.sums.as_chunks::<LANES>().0.as_chunks::<NV>().0) {
+        for (row, sums) in piece.rows.clone().zip(piece.sums.as_chunks::<NV>().0) {
             let mut steps = [_mm512_setzero_si512(); 4];
             for j in 0..NV {
-                // SAFETY: sixteen sums.
-                let sum = unsafe { _mm512_cvtepi32_ps(_mm512_loadu_si512(sums[j].as_ptr().cast())) };
+                // SAFETY: a line is aligned.
+                let sum = unsafe { _mm512_cvtepi32_ps(_mm512_load_si512(sums[j].0.as_ptr().cast())) };
                 steps[j] = _mm512_cvtps_epi32(_mm512_min_ps(largest, _mm512_mul_ps(sum, scales[j])));
             }
             let halves = [0, 2].map(|j| _mm512_adds_epi16(_mm512_packs_epi32(steps[j], steps[j + 1]), zero));

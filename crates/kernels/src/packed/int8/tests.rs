@@ -214,7 +214,9 @@ fn rows_with_their_own_scales() {
             }
         }
     }
-    check_dynamic(&Conv2d::linear(30, 256, 200), Kind::Groups(128), 30);
+    for kind in [Kind::Bytes, Kind::Nibbles, Kind::Groups(32), Kind::Groups(128), Kind::Groups(1152)] {
+        check_dynamic(&Conv2d::linear(30, 2304, 72), kind, 30);
+    }
 }
 
 #[test]

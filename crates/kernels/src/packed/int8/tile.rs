@@ -10,22 +10,22 @@ use super::{LANES, Line};
 use crate::isa::Isa;
 use core::ops::Range;
 
-/// The most sums of a tile, over all instruction sets.
-pub(super) const MOST_SUMS: usize = 24 * LANES;
+/// The most lines across a panel, over all instruction sets.
+pub(super) const WIDEST: usize = 4;
 
 /// One tile: `sums[MR x NV lines] = start + rows * panel`.
 ///
 /// # Safety
 /// A kernel of MR patches and NV lines reads, from each of MR rows `stride` apart, four bytes per step (eight, if weights
-/// have four bits), and from `panel` all rows of NV lines; it writes MR * NV * LANES sums. All of these must be valid.
+/// have four bits), and from `panel` all rows of NV lines; it writes MR * NV lines of sums. All of these must be valid.
 pub(super) struct Tile {
     pub(super) rows: *const u8,
     pub(super) stride: usize,
+    pub(super) panel: *const Line,
     pub(super) steps: usize,
     /// Steps between changes of scale, if groups have scales.
     pub(super) group_steps: usize,
-    pub(super) panel: *const Line,
-    pub(super) sums: *mut i32,
+    pub(super) sums: *mut Line,
 }
 
 /// A tile kernel of some height and width.
@@ -81,8 +81,7 @@ const UPPER: i32 = 0xf0f0_f0f0_u32.cast_signed();
 /// Dot products of four bytes, for sixteen channels at once.
 ///
 /// # Safety
-/// Every function requires the instructions of the implementing set. `inputs` reads four bytes, `store` writes sixteen
-/// sums, and `add_scaled` reads and writes as many numbers.
+/// Every function requires the instructions of the implementing set. `inputs` reads four bytes.
 pub(super) trait Dots {
     /// Sixteen sums.
     type Sums: Copy;
@@ -98,7 +97,7 @@ pub(super) trait Dots {
     unsafe fn weights(line: &Line) -> Self::Weights;
     /// `sums + inputs * weights`
     unsafe fn dot(sums: Self::Sums, inputs: Self::Inputs, weights: Self::Weights) -> Self::Sums;
-    unsafe fn store(to: *mut i32, sums: Self::Sums);
+    unsafe fn store(to: &mut Line, sums: Self::Sums);
     /// Both halves of every byte, low and high, sixteen-fold: they stand in the upper half.
     #[inline(always)]
     unsafe fn nibbles(line: &Line) -> [Self::Weights; 2] {
@@ -107,16 +106,14 @@ pub(super) trait Dots {
     }
     /// Adds the sums to numbers, times the scales in the lower or the upper halves of words.
     #[inline(always)]
-    unsafe fn add_scaled(to: *mut f32, sums: Self::Sums, scales: &Line, upper: bool) {
-        let mut plain = [0; LANES];
-        // SAFETY: the instructions exist, and sixteen numbers can be read and written.
-        let to = unsafe {
-            Self::store(plain.as_mut_ptr(), sums);
-            core::slice::from_raw_parts_mut(to, LANES)
-        };
-        for ((to, sum), scale) in to.iter_mut().zip(plain).zip(scales.0) {
+    unsafe fn add_scaled(to: &mut Line, sums: Self::Sums, scales: &Line, upper: bool) {
+        let mut plain = Line::default();
+        // SAFETY: the instructions exist.
+        unsafe { Self::store(&mut plain, sums) };
+        for ((to, sum), scale) in to.0.iter_mut().zip(plain.0).zip(scales.0) {
             let scale = if upper { scale & !0xffff } else { scale << 16 };
-            *to += sum as f32 * f32::from_bits(scale.cast_unsigned());
+            let total = f32::from_bits(to.cast_unsigned()) + sum as f32 * f32::from_bits(scale.cast_unsigned());
+            *to = total.to_bits().cast_signed();
         }
     }
     /// Copies inputs; up to 63 bytes after them may be overwritten.
@@ -170,7 +167,7 @@ unsafe fn tile<S: Dots, const MR: usize, const NV: usize, const NIBBLES: bool>(t
         steps::<S, MR, NV, NIBBLES>(&rows, 0..t.steps, t.panel.add(HEAD * NV), &mut sums);
         for (i, row) in sums.iter().enumerate() {
             for (j, sums) in row.iter().enumerate() {
-                S::store(t.sums.add((i * NV + j) * LANES), *sums);
+                S::store(&mut *t.sums.add(i * NV + j), *sums);
             }
         }
     }
@@ -182,7 +179,7 @@ unsafe fn grouped<S: Dots, const MR: usize, const NV: usize>(t: &Tile) {
     // SAFETY: all accesses are those listed at `Tile`, which the caller vouches for; zero bits are the number zero.
     unsafe {
         let rows: [*const u8; MR] = core::array::from_fn(|i| t.rows.add(i * t.stride));
-        t.sums.write_bytes(0, MR * NV * LANES);
+        t.sums.write_bytes(0, MR * NV);
         let (mut scales, mut line) = (t.panel, t.panel.add(HEAD * NV));
         for group in 0..t.steps / t.group_steps {
             let upper = group % 2 == 1;
@@ -195,7 +192,7 @@ unsafe fn grouped<S: Dots, const MR: usize, const NV: usize>(t: &Tile) {
             line = steps::<S, MR, NV, true>(&rows, range, line, &mut sums);
             for (i, row) in sums.iter().enumerate() {
                 for (j, sums) in row.iter().enumerate() {
-                    S::add_scaled(t.sums.add((i * NV + j) * LANES).cast(), *sums, &*scales.add(j), upper);
+                    S::add_scaled(&mut *t.sums.add(i * NV + j), *sums, &*scales.add(j), upper);
                 }
             }
         }
@@ -211,7 +208,7 @@ macro_rules! family {
 
             $(#[$feature])?
             unsafe fn tile<const MR: usize, const NV: usize, const NIBBLES: bool>(t: &Tile) {
-                const { assert!(MR * NV * LANES <= MOST_SUMS) };
+                const { assert!(NV <= WIDEST) };
                 // SAFETY: compiled for the set; the rest is the caller's promise.
                 unsafe { super::tile::<$set, MR, NV, NIBBLES>(t) }
             }
@@ -288,9 +285,8 @@ impl Dots for Portable {
         sums
     }
     #[inline(always)]
-    unsafe fn store(to: *mut i32, sums: Self::Sums) {
-        // SAFETY: sixteen sums are writable, and arrays of i32 have the alignment of i32.
-        unsafe { *to.cast() = sums }
+    unsafe fn store(to: &mut Line, sums: Self::Sums) {
+        to.0 = sums;
     }
     #[inline(always)]
     unsafe fn copy(from: &[i8], runs: Runs, to: &mut [u8]) {
@@ -344,12 +340,12 @@ mod x86 {
             core::array::from_fn(|i| unsafe { _mm256_add_epi32(sums[i], _mm256_madd_epi16(inputs, weights[i])) })
         }
         #[inline(always)]
-        unsafe fn store(to: *mut i32, sums: Self::Sums) {
+        unsafe fn store(to: &mut Line, sums: Self::Sums) {
             for (i, pair) in [[sums[0], sums[1]], [sums[2], sums[3]]].into_iter().enumerate() {
-                // SAFETY: AVX2; sixteen sums are writable.
+                // SAFETY: AVX2; a line is twice eight sums.
                 unsafe {
                     let whole = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(pair[0], pair[1]));
-                    _mm256_storeu_si256(to.add(8 * i).cast(), whole);
+                    _mm256_storeu_si256(to.0.as_mut_ptr().add(8 * i).cast(), whole);
                 }
             }
         }
@@ -395,8 +391,9 @@ mod x86 {
             }
         }
         #[inline(always)]
-        unsafe fn add_scaled(to: *mut f32, sums: Self::Sums, scales: &Line, upper: bool) {
-            // SAFETY: a line is aligned; sixteen numbers can be read and written.
+        unsafe fn add_scaled(to: &mut Line, sums: Self::Sums, scales: &Line, upper: bool) {
+            let to = to.0.as_mut_ptr().cast::<f32>();
+            // SAFETY: a line is aligned.
             unsafe {
                 let scales = _mm512_load_si512(scales.0.as_ptr().cast());
                 let scales = match upper {
@@ -404,13 +401,13 @@ mod x86 {
                     false => _mm512_slli_epi32::<16>(scales),
                 };
                 let sums = _mm512_cvtepi32_ps(sums);
-                _mm512_storeu_ps(to, _mm512_fmadd_ps(sums, _mm512_castsi512_ps(scales), _mm512_loadu_ps(to)));
+                _mm512_store_ps(to, _mm512_fmadd_ps(sums, _mm512_castsi512_ps(scales), _mm512_load_ps(to)));
             }
         }
         #[inline(always)]
-        unsafe fn store(to: *mut i32, sums: Self::Sums) {
-            // SAFETY: sixteen sums are writable.
-            unsafe { _mm512_storeu_si512(to.cast(), sums) }
+        unsafe fn store(to: &mut Line, sums: Self::Sums) {
+            // SAFETY: a line is aligned.
+            unsafe { _mm512_store_si512(to.0.as_mut_ptr().cast(), sums) }
         }
         #[inline(always)]
         unsafe fn copy(from: &[i8], runs: Runs, to: &mut [u8]) {
