@@ -64,6 +64,15 @@ fn scale_bytes(ty: &sconce_graph::Type) -> usize {
     }
 }
 
+/// Whether a value is a constant whose numbers [`Known::numbers`] can tell.
+pub(crate) fn is_known(graph: &Graph, value: ValueId) -> bool {
+    let numbers = match &graph.ty(value).element {
+        Element::Plain(dtype) => matches!(dtype, ScalarType::Float | ScalarType::Half | ScalarType::BFloat16),
+        Element::Quantized(quantized) => !matches!(quantized.scheme, Scheme::PerToken { .. }),
+    };
+    numbers && graph.as_constant(value).is_some()
+}
+
 /// The constants of a graph during a run, with what [`check`] made sure of.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {

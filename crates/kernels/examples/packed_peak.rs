@@ -4,7 +4,7 @@
 //! many short bursts.
 //!
 //!     cargo run --release -p sconce-kernels --example packed_peak
-use sconce_kernels::packed::{Conv2d, conv2d, pack, packed_len};
+use sconce_kernels::packed::{Conv2d, Filter, conv2d, pack, packed_len};
 use sconce_kernels::{Isa, Parallel, Serial};
 use std::time::Instant;
 
@@ -23,7 +23,8 @@ fn layer(isa: Isa, par: &dyn Parallel, conv: &Conv2d) -> f64 {
     let (pixels, k) = (conv.batch * height * width, conv.in_channels * conv.kernel[0] * conv.kernel[1]);
     let input = vec![0.5; conv.batch * conv.input[0] * conv.input[1] * conv.in_channels];
     let mut packed = vec![0.0; packed_len(isa, conv)];
-    pack(isa, par, conv, |_| 0.25, None, &mut packed);
+    let filter = vec![0.25; conv.out_channels * k];
+    pack(isa, par, conv, Filter::Rows(&filter), None, &mut packed);
     let mut out = vec![0.0; conv.out_channels * pixels];
     let seconds = best_seconds(|| conv2d(isa, par, conv, &input, &packed, &[], &mut out));
     2.0 * (conv.out_channels * pixels * k) as f64 / seconds / 1e9

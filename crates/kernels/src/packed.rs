@@ -27,6 +27,7 @@ mod tests;
 mod tile;
 
 use crate::epilogue::{Function, Then, finish};
+use crate::gemm::transpose;
 use crate::isa::Isa;
 use crate::split::{self, Block, Cut};
 use crate::taps::Taps;
@@ -143,21 +144,25 @@ fn group_len(family: &Family, conv: &Conv2d) -> usize {
     (1 + conv.taps() * conv.group_in()) * conv.group_out().next_multiple_of(family.lanes)
 }
 
-/// Packs a filter `[out, taps, in / groups]` and its bias into `packed`, whose length is [`packed_len`].
+/// The weights of a convolution as they come.
+#[derive(Clone, Copy, Debug)]
+pub enum Filter<'a> {
+    /// `[out, taps, in / groups]`
+    Rows(&'a [f32]),
+    /// `[taps, in / groups, out]`
+    Columns(&'a [f32]),
+}
+
+/// Packs a filter and its bias into `packed`, whose length is [`packed_len`].
 ///
 /// ```text
 /// group by group, panel by panel: nr of bias, then taps * in/groups rows of nr;  at the end zeros (padding)
 /// ```
-pub fn pack(
-    isa: Isa,
-    par: &dyn Parallel,
-    conv: &Conv2d,
-    filter: impl Fn(usize) -> f32 + Sync,
-    bias: Option<&[f32]>,
-    packed: &mut [f32],
-) {
+pub fn pack(isa: Isa, par: &dyn Parallel, conv: &Conv2d, filter: Filter<'_>, bias: Option<&[f32]>, packed: &mut [f32]) {
     let family = Family::of(isa, conv.group_out());
     let (n, k) = (conv.group_out(), conv.taps() * conv.group_in());
+    let (Filter::Rows(weights) | Filter::Columns(weights)) = filter;
+    assert_eq!(weights.len(), conv.out_channels * k, "the filter of {conv:?}");
     assert_eq!(packed.len(), packed_len(isa, conv), "the packed weights of {conv:?}");
     assert!(bias.is_none_or(|bias| bias.len() == conv.out_channels), "the bias of {conv:?}");
     let (panels, padding) = packed.split_at_mut(group_len(&family, conv) * conv.groups);
@@ -167,15 +172,21 @@ pub fn pack(
     for (g, group) in panels.chunks_mut(group.max(1)).enumerate() {
         split::chunks(par, group, whole, |panel, out| {
             let columns = panel * family.nr()..n.min((panel + 1) * family.nr());
-            let width = columns.len().next_multiple_of(family.lanes);
-            let first = g * n + columns.start;
-            for (p, row) in out.chunks_exact_mut(width).enumerate() {
-                row.fill(0.0);
-                for (j, to) in row[..columns.len()].iter_mut().enumerate() {
-                    *to = match p.checked_sub(1) {
-                        None => bias.map_or(0.0, |bias| bias[first + j]),
-                        Some(p) => filter((first + j) * k + p),
-                    };
+            let (first, count) = (g * n + columns.start, columns.len());
+            let width = count.next_multiple_of(family.lanes);
+            if count < width || bias.is_none() {
+                out.fill(0.0);
+            }
+            let (head, rows) = out.split_at_mut(width);
+            if let Some(bias) = bias {
+                head[..count].copy_from_slice(&bias[first..][..count]);
+            }
+            match filter {
+                Filter::Rows(weights) => transpose(isa, (count, k), (&weights[first * k..], k), (rows, width)),
+                Filter::Columns(weights) => {
+                    for (row, from) in rows.chunks_exact_mut(width).zip(weights.chunks_exact(conv.out_channels)) {
+                        row[..count].copy_from_slice(&from[first..][..count]);
+                    }
                 }
             }
         });

@@ -6,7 +6,7 @@ use crate::steps::{
     DepthwiseConvolution, DepthwiseInt8, Filter, Kind, MOST_AFTER, Map, MatMul, Mean, MeanInt8, Pad, Pool, PoolKind,
     Rearrange, ResizeBilinear, Softmax, Step, function,
 };
-use crate::weights::elements;
+use crate::weights::{elements, is_known};
 use sconce_format::ScalarType;
 use sconce_graph::{Element, Graph, Node, Op, Quantized, Reduction, Scheme, Shape, Storage, Then, ValueId};
 use sconce_kernels::Isa;
@@ -251,7 +251,7 @@ impl Site<'_> {
     /// Filter and bias, if they are constants and the image is `float32`.
     fn weights(&self) -> Option<(ValueId, Option<ValueId>)> {
         let (filter, bias) = (self.node.inputs[1], self.node.inputs.get(2).copied());
-        let constant = |value: ValueId| self.graph.as_constant(value).is_some();
+        let constant = |value: ValueId| is_known(self.graph, value);
         let floats = self.is_float(self.node.inputs[0]) && self.is_float(self.node.outputs[0]);
         (constant(filter) && bias.is_none_or(constant) && floats).then_some((filter, bias))
     }

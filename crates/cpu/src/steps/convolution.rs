@@ -5,7 +5,7 @@ use crate::memory::Buffers;
 use crate::weights::Weights;
 use sconce_graph::ValueId;
 use sconce_kernels::depthwise::{self, Depthwise};
-use sconce_kernels::packed::{Conv2d, conv2d, pack, packed_len};
+use sconce_kernels::packed::{self, Conv2d, conv2d, pack, packed_len};
 
 /// Where the weight of output channel, tap and input channel lies in a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,15 +41,14 @@ pub(crate) struct Convolution {
 impl Convolution {
     fn pack(&self, context: &Context<'_>) -> Weights {
         let conv = &self.conv;
-        Weights::floats(packed_len(context.isa, conv), |packed| {
+        Weights::floats(packed_len(context.isa, conv), |floats| {
             let filter = context.known.numbers(self.filter);
             let bias = self.bias.map(|bias| context.known.numbers(bias));
-            let k = conv.kernel[0] * conv.kernel[1] * conv.in_channels / conv.groups;
-            let weight = |index: usize| filter[self.layout.place(index, k, conv.out_channels)];
-            match self.layout {
-                Filter::OutTapsIn => pack(context.isa, context.par, conv, |i| filter[i], bias.as_deref(), packed),
-                _ => pack(context.isa, context.par, conv, weight, bias.as_deref(), packed),
-            }
+            let filter = match self.layout {
+                Filter::OutTapsIn => packed::Filter::Rows(&filter),
+                Filter::TapsOut | Filter::InOut => packed::Filter::Columns(&filter),
+            };
+            pack(context.isa, context.par, conv, filter, bias.as_deref(), floats);
         })
     }
 }

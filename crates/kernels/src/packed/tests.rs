@@ -41,7 +41,13 @@ fn check(conv: &Conv2d) {
     let expected: Vec<f32> = plain.iter().zip(&residual).map(|(a, b)| (a + b).clamp(-0.5, 0.9) * b).collect();
     for isa in Isa::available() {
         let mut packed = vec![f32::NAN; packed_len(isa, conv)];
-        pack(isa, &Serial, conv, |i| filter[i], Some(&bias), &mut packed);
+        pack(isa, &Serial, conv, Filter::Rows(&filter), Some(&bias), &mut packed);
+        let k = filter.len() / conv.out_channels;
+        let columns: Vec<f32> =
+            (0..filter.len()).map(|i| filter[i % conv.out_channels * k + i / conv.out_channels]).collect();
+        let mut again = vec![f32::NAN; packed.len()];
+        pack(isa, &pool, conv, Filter::Columns(&columns), Some(&bias), &mut again);
+        assert_eq!(packed, again);
         let mut output = vec![f32::NAN; plain.len()];
         conv2d(isa, &Serial, conv, &input, &packed, &[], &mut output);
         assert_close(&output, &plain, 1e-4, &(isa, conv));
