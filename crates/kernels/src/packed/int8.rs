@@ -13,10 +13,10 @@
 //! ```
 //!
 //! The dot-product instruction of x86 multiplies unsigned bytes by signed ones, so inputs have to be offset by 128. Doing
-//! that for every broadcast costs a third of the speed where two dot products start per cycle; here it is done once per strip, while its patches are
-//! gathered, and all panels use the strip. Gathering also leaves no taps, borders or odd channel counts to the
-//! micro-kernel: neighbouring taps run together (seven pixels of three channels are 21 bytes), and k is padded once, by
-//! weights of zero. The offset is taken back in `start`, when weights are packed.
+//! that for every broadcast costs a third of the speed where two dot products start per cycle; here it is done once per
+//! strip, while its patches are gathered, and all panels use the strip. Gathering also leaves no taps, borders or odd
+//! channel counts to the micro-kernel: neighbouring taps run together (seven pixels of three channels are 21 bytes), and k
+//! is padded once, by weights of zero. The offset is taken back in `start`, when weights are packed.
 #![allow(unsafe_code, reason = "addresses handed to the micro-kernels")]
 
 mod dynamic;

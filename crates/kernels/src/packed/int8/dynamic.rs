@@ -149,7 +149,10 @@ pub fn conv2d_dynamic(
                 } else {
                     for (c, (((to, sum), total), scale)) in out.iter_mut().zip(sums).zip(totals).zip(scale).enumerate()
                     {
-                        *to = clamp((sum - zero * total) as f32 * (factor * scale) + bias(c), limits);
+                        *to = clamp(
+                            sum.wrapping_sub(zero.wrapping_mul(*total)) as f32 * (factor * scale) + bias(c),
+                            limits,
+                        );
                     }
                 }
             },

@@ -192,8 +192,8 @@ pub fn pack_nibbles(
         if groups > 0 {
             put(1, (16.0 * scaled as f32).to_bits().cast_signed());
         } else {
-            put(0, -16 * i32::from(family.flip) * total);
-            put(1, 16 * total);
+            put(0, total.wrapping_mul(-16 * i32::from(family.flip)));
+            put(1, total.wrapping_mul(16));
         }
     });
 }

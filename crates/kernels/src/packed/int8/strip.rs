@@ -1,8 +1,8 @@
 //! Gathering: the patches under a filter, one dense row of bytes each.
 //!
 //! A row holds `taps * channels` bytes in the order of the filter. Taps that are neighbours in the image are copied
-//! together, and so are lines of a window that lies inside. Copies write whole vectors, so what follows a run is overwritten by the next one; after the last one a
-//! row has room.
+//! together, and so are lines of a window that lies inside. Copies write whole vectors, so what follows a run is
+//! overwritten by the next one; after the last one a row has room.
 #![allow(unsafe_code, reason = "copies by vector instructions")]
 
 use super::super::Conv2d;
@@ -31,6 +31,9 @@ impl Patches<'_> {
     #[inline(always)]
     pub(super) unsafe fn gather<S: Dots>(&self, pixels: Range<usize>, stride: usize, strip: &mut [u8]) {
         let conv = self.conv;
+        if self.channels == 0 {
+            return;
+        }
         if conv.kernel == [1, 1] && conv.stride == [1, 1] && conv.padding == [0; 4] && !conv.transposed {
             for (row, pixel) in strip.chunks_exact_mut(stride).zip(pixels) {
                 let run = Runs { count: 1, bytes: self.channels, step: 0 };

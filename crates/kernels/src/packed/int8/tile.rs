@@ -279,7 +279,7 @@ impl Dots for Portable {
     unsafe fn dot(mut sums: Self::Sums, inputs: Self::Inputs, weights: Self::Weights) -> Self::Sums {
         for (sum, four) in sums.iter_mut().zip(weights) {
             for (w, x) in four.to_ne_bytes().into_iter().zip(inputs) {
-                *sum += x * i32::from(w.cast_signed());
+                *sum = sum.wrapping_add(x * i32::from(w.cast_signed()));
             }
         }
         sums
@@ -338,6 +338,15 @@ mod x86 {
         unsafe fn dot(sums: Self::Sums, inputs: Self::Inputs, weights: Self::Weights) -> Self::Sums {
             // SAFETY: AVX2.
             core::array::from_fn(|i| unsafe { _mm256_add_epi32(sums[i], _mm256_madd_epi16(inputs, weights[i])) })
+        }
+        #[inline(always)]
+        unsafe fn nibbles(line: &Line) -> [Self::Weights; 2] {
+            // SAFETY: AVX2; a line holds four times sixteen bytes.
+            unsafe {
+                let wide = |bytes| _mm256_cvtepi8_epi16(_mm_and_si128(bytes, _mm_set1_epi32(UPPER)));
+                let bytes: [__m128i; 4] = core::array::from_fn(|i| _mm_load_si128(line.0.as_ptr().add(4 * i).cast()));
+                [bytes.map(|bytes| wide(_mm_slli_epi32::<4>(bytes))), bytes.map(wide)]
+            }
         }
         #[inline(always)]
         unsafe fn store(to: &mut Line, sums: Self::Sums) {
