@@ -40,6 +40,7 @@ mod taps;
 mod testing;
 pub mod view;
 pub mod windows;
+pub mod winograd;
 
 pub use element::{Bool, Complex, Element, Float, Number, convert};
 pub use isa::Isa;

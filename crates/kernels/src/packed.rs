@@ -23,9 +23,9 @@
 
 #[cfg(test)]
 mod tests;
-mod tile;
+pub(crate) mod tile;
 
-use crate::epilogue::{Function, Then, finish};
+use crate::epilogue::{Steps, Then, finish};
 use crate::isa::Isa;
 use crate::split::{self, Block, Cut};
 use crate::taps::Taps;
@@ -351,21 +351,9 @@ impl Job<'_> {
         }
     }
 
-    /// What a tile does in registers, and what is left: a residual as the first step, then limits.
-    fn in_registers(&self) -> (Option<&[f32]>, Option<(f32, f32)>, &[Then<'_>]) {
-        let (residual, then) = match self.then {
-            [Then::Add(other), rest @ ..] => (Some(*other), rest),
-            all => (None, all),
-        };
-        match then {
-            [Then::Apply(Function::Clamp(low, high)), rest @ ..] => (residual, Some((*low, *high)), rest),
-            all => (residual, None, all),
-        }
-    }
-
     /// Takes the steps that are left for rows whose tiles are all done.
     fn finish(&self, block: &mut Block<'_, f32>, rows: Range<usize>) {
-        let (_, _, then) = self.in_registers();
+        let then = Steps::of(self.then).rest;
         if !then.is_empty() {
             block.each_run(rows, |at, run| finish(self.isa, then, self.first_channel + at, run));
         }
@@ -381,7 +369,7 @@ impl Job<'_> {
         let width = columns.len().next_multiple_of(self.family.lanes);
         let panel = &self.panels[columns.start * (1 + taps * channels)..][..width * (1 + taps * channels)];
         let place = |row: usize| row * self.channels + self.first_channel + columns.start;
-        let (residual, limits, _) = self.in_registers();
+        let Steps { residual, limits, .. } = Steps::of(self.then);
         let residual = residual.map(|other| other[place(rows.start)..].as_ptr());
         let (first_row, first_column) = (block.rows.start, block.columns.start);
         let (start, stride) = block.raw();
@@ -389,7 +377,8 @@ impl Job<'_> {
             taps,
             channels,
             rows: addresses.as_ptr(),
-            panel: panel.as_ptr(),
+            bias: Some(panel.as_ptr()),
+            panel: panel[width..].as_ptr(),
             // SAFETY: row and column lie in the block, whose segments are in bounds.
             c: unsafe { start.add((rows.start - first_row) * stride + columns.start - first_column) },
             c_stride: stride,
