@@ -385,6 +385,7 @@ impl Job<'_> {
             columns: columns.len(),
             residual,
             limits,
+            ahead: (core::ptr::null(), 0),
         };
         // SAFETY: `addresses` point to `channels` elements each, of the image or of padding; the panel was cut to its
         // length; the tile lies in the block, which this task holds alone, and the residual is as long as the output, as

@@ -28,7 +28,7 @@ mod transform;
 use crate::epilogue::{Steps, Then, finish};
 use crate::isa::Isa;
 use crate::packed::Conv2d;
-use crate::packed::tile::{Family, MOST_ROWS, Tile};
+use crate::packed::tile::{Family, LINE, MOST_ROWS, Tile};
 use crate::split::{self, Slots};
 use core::ops::Range;
 use sconce_parallel::{Parallel, Serial};
@@ -36,6 +36,10 @@ use transform::{Finished, Patch, Transforms};
 
 /// Bytes of transformed patches and products that stay in the second-level cache.
 const NEAR: usize = 512 * 1024;
+/// Bytes of weights that are still in the second-level cache when the next block begins.
+const SECOND_LEVEL: usize = 1200 * 1024;
+/// Tiles that make it worth to fetch the weights, even if they do not fit.
+const FEWEST: usize = 28;
 /// Elements of the widest vector; planes of scratch start at multiples of it.
 const ALIGN: usize = 16;
 /// Multiplications of the direct form below which threads cost more than they bring.
@@ -166,8 +170,9 @@ struct Shape {
     /// All tiles of the batch, and the most of a block.
     tiles: usize,
     most: usize,
-    /// Input channels, rounded up to vectors.
+    /// Input and output channels, rounded up to vectors.
     channels: usize,
+    columns: usize,
     panels: usize,
 }
 
@@ -178,16 +183,17 @@ impl Shape {
         let (down, across) = (size[0].div_ceil(output.side()), size[1].div_ceil(output.side()));
         let channels = conv.in_channels.next_multiple_of(ALIGN);
         let tiles = product(&[conv.batch, down, across]);
-        let bytes = output.matrices() * (channels + family.nr()) * size_of::<f32>();
-        let most = (NEAR / bytes / family.mr).max(2) * family.mr;
+        let columns = conv.out_channels.next_multiple_of(ALIGN);
+        let bytes = product(&[output.matrices(), channels + columns, size_of::<f32>()]);
+        let most = (NEAR / bytes).max(FEWEST).next_multiple_of(family.mr);
         let panels = conv.out_channels.div_ceil(family.nr());
-        Self { family, output, size, across, down, tiles, most: most.min(tiles), channels, panels }
+        Self { family, output, size, across, down, tiles, most: most.min(tiles), channels, columns, panels }
     }
 
     /// Elements from a transformed patch's place in one matrix to that in the next, and the same for products. A little more
     /// than the matrix has, because places that are a power of two apart compete for the same lines of a cache.
     fn planes(&self) -> (usize, usize) {
-        (self.most * self.channels + ALIGN, (self.most * self.family.nr()).next_multiple_of(ALIGN) + ALIGN)
+        (self.most * self.channels + ALIGN, self.most * self.columns + ALIGN)
     }
 
     /// Elements of scratch of a task.
@@ -241,21 +247,41 @@ impl Job<'_> {
         for (i, tile) in tiles.clone().enumerate() {
             self.transform_patch(tile, &mut patches[i * shape.channels..]);
         }
-        for panel in panels.clone() {
-            let columns = self.columns(panel..panel + 1);
-            self.multiply(tiles.len(), columns.clone(), patches, products);
-            for (i, tile) in tiles.clone().enumerate() {
-                let width = columns.len().next_multiple_of(shape.family.lanes);
-                self.transform_products(tile, columns.clone(), &products[i * width..]);
+        let near = tiles.start > 0 && size_of_val(self.packed) <= SECOND_LEVEL;
+        for matrix in 0..shape.output.matrices() {
+            let (patch_plane, product_plane) = shape.planes();
+            let patches = &patches[matrix * patch_plane..][..tiles.len() * shape.channels];
+            let products = &mut products[matrix * product_plane..][..tiles.len() * shape.columns];
+            for panel in panels.clone() {
+                // While a panel is multiplied, the one after it is fetched, unless all are near from the block before.
+                let next = match panel + 1 < panels.end {
+                    _ if near => &[],
+                    true => self.weights(matrix, panel + 1),
+                    false if matrix + 1 < shape.output.matrices() => self.weights(matrix + 1, panels.start),
+                    false => &[],
+                };
+                self.multiply((matrix, panel), next, patches, products);
             }
         }
-        self.finish(tiles, self.columns(panels));
+        let columns = self.columns(panels);
+        for (i, tile) in tiles.clone().enumerate() {
+            self.transform_products(tile, columns.clone(), &products[i * shape.columns + columns.start..]);
+        }
+        self.finish(tiles, columns);
     }
 
     /// The output channels of some panels.
     fn columns(&self, panels: Range<usize>) -> Range<usize> {
         let nr = self.shape.family.nr();
         panels.start * nr..self.conv.out_channels.min(panels.end * nr)
+    }
+
+    /// The packed matrix of a panel.
+    fn weights(&self, matrix: usize, panel: usize) -> &[f32] {
+        let columns = self.columns(panel..panel + 1);
+        let len = columns.len().next_multiple_of(self.shape.family.lanes) * self.conv.in_channels;
+        let start = columns.start * self.conv.in_channels * self.shape.output.matrices();
+        &self.packed[start + matrix * len..][..len]
     }
 
     /// Transforms the patch under a tile; `to` is its row of the first matrix.
@@ -286,38 +312,39 @@ impl Job<'_> {
         unsafe { (self.transforms.input)(&patch) };
     }
 
-    /// Multiplies every matrix of patches with that of the filter for a panel of channels.
-    fn multiply(&self, tiles: usize, columns: Range<usize>, patches: &[f32], products: &mut [f32]) {
+    /// Multiplies a matrix of patches with that of the filter for a panel of channels.
+    fn multiply(&self, at: (usize, usize), next: &[f32], patches: &[f32], products: &mut [f32]) {
         let (shape, k) = (&self.shape, self.conv.in_channels);
-        let (patch_plane, product_plane) = shape.planes();
-        let (matrices, family) = (shape.output.matrices(), &shape.family);
-        let width = columns.len().next_multiple_of(family.lanes);
-        let panel = &self.packed[columns.start * k * matrices..][..width * k * matrices];
+        let (panel, family) = (self.weights(at.0, at.1), &shape.family);
+        let (first, width) = (at.1 * family.nr(), panel.len() / k);
+        let tiles = patches.len() / shape.channels;
         let strips = tiles.div_ceil(family.mr);
+        // Each strip fetches its share; rounded up, the last ones may have none.
+        let share = next.len().div_ceil(LINE * k * strips);
         let mut addresses = [core::ptr::null(); MOST_ROWS];
-        for (matrix, panel) in panel.chunks_exact(k * width).enumerate() {
-            let patches = &patches[matrix * patch_plane..][..tiles * shape.channels];
-            let products = &mut products[matrix * product_plane..][..tiles * width];
-            for strip in 0..strips {
-                let rows = tiles * strip / strips..tiles * (strip + 1) / strips;
-                let from = patches[rows.start * shape.channels..rows.end * shape.channels].chunks_exact(shape.channels);
-                addresses.iter_mut().zip(from).for_each(|(address, row)| *address = row.as_ptr());
-                let tile = Tile {
-                    taps: 1,
-                    channels: k,
-                    rows: addresses.as_ptr(),
-                    bias: None,
-                    panel: panel.as_ptr(),
-                    c: products[rows.start * width..rows.end * width].as_mut_ptr(),
-                    c_stride: width,
-                    columns: width,
-                    residual: None,
-                    limits: None,
-                };
-                // SAFETY: there is an address for each of the at most `mr` rows, of `channels >= k` elements; the panel
-                // and the rows of products were cut to their lengths. The family belongs to a held token.
-                unsafe { family.tile(rows.len(), width)(&tile) };
-            }
+        for strip in 0..strips {
+            let rows = tiles * strip / strips..tiles * (strip + 1) / strips;
+            let from = patches[rows.start * shape.channels..rows.end * shape.channels].chunks_exact(shape.channels);
+            addresses.iter_mut().zip(from).for_each(|(address, row)| *address = row.as_ptr());
+            let to = &mut products[rows.start * shape.columns..rows.end * shape.columns][first..];
+            let ahead = next.get(strip * share * k * LINE..).unwrap_or_default();
+            let tile = Tile {
+                taps: 1,
+                channels: k,
+                rows: addresses.as_ptr(),
+                bias: None,
+                panel: panel.as_ptr(),
+                c: to.as_mut_ptr(),
+                c_stride: shape.columns,
+                columns: width,
+                residual: None,
+                limits: None,
+                ahead: (ahead.as_ptr(), if ahead.is_empty() { 0 } else { share }),
+            };
+            // SAFETY: there is an address for each of the at most `mr` rows, of at least `k` elements; the panel and the
+            // rows of products were cut to their lengths, and a panel ends where the columns do, at the latest. The family
+            // belongs to a held token.
+            unsafe { family.tile(rows.len(), width)(&tile) };
         }
     }
 
@@ -328,8 +355,7 @@ impl Job<'_> {
         let at = ((image * shape.size[0] + y) * shape.size[1] + x) * channels + columns.start;
         let Steps { residual, limits, .. } = Steps::of(self.then);
         let plane = shape.planes().1;
-        let width = columns.len().next_multiple_of(shape.family.lanes);
-        assert!(from.len() >= (shape.output.matrices() - 1) * plane + width);
+        assert!(from.len() >= (shape.output.matrices() - 1) * plane + columns.len().next_multiple_of(ALIGN));
         let finished = Finished {
             from: from.as_ptr(),
             plane,

@@ -11,6 +11,9 @@ use crate::isa::Isa;
 /// The most pixels of a tile, over all instruction sets.
 pub(crate) const MOST_ROWS: usize = 14;
 
+/// Elements of a cache line.
+pub(crate) const LINE: usize = 16;
+
 /// One tile: `C[MR x columns] = bias + sum over taps of rows * panel`, plus residual, limited.
 ///
 /// # Safety
@@ -28,6 +31,8 @@ pub(crate) struct Tile {
     pub(crate) columns: usize,
     pub(crate) residual: Option<*const f32>,
     pub(crate) limits: Option<(f32, f32)>,
+    /// What will be needed next, and how many cache lines of it are fetched for each channel.
+    pub(crate) ahead: (*const f32, usize),
 }
 
 /// A tile kernel of some height and width.
@@ -101,11 +106,16 @@ unsafe fn tile<S: Lanes, const MR: usize, const NV: usize>(t: &Tile) {
         };
         let mut acc = [bias; MR];
         let mut b = t.panel;
+        let (mut ahead, lines) = t.ahead;
         for tap in 0..t.taps {
             let a: [*const f32; MR] = core::array::from_fn(|i| *t.rows.add(tap * MR + i));
             for p in 0..t.channels {
                 let right: [S::V; NV] = core::array::from_fn(|j| S::load(b.add(j * S::LANES)));
                 b = b.add(NV * S::LANES);
+                for _ in 0..lines {
+                    S::fetch(ahead);
+                    ahead = ahead.wrapping_add(LINE);
+                }
                 for i in 0..MR {
                     let left = S::splat(*a[i].add(p));
                     for j in 0..NV {
