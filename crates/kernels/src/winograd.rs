@@ -20,6 +20,7 @@
 //! 1e-5 for [`Output::Four`].
 #![allow(unsafe_code, reason = "addresses handed to the micro-kernels, tiles of one output on several threads")]
 
+mod cost;
 mod filter;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use crate::packed::Conv2d;
 use crate::packed::tile::{Family, LINE, MOST_ROWS, Tile};
 use crate::split::{self, Slots};
 use core::ops::Range;
+pub use cost::best;
 use sconce_parallel::{Parallel, Serial};
 use transform::{Finished, Patch, Transforms};
 
