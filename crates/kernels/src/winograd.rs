@@ -6,15 +6,16 @@
 //!
 //! ```text
 //!  image ──patches of a block of tiles──▶ (m + 2)² matrices [tiles x in]
-//!                                               │ each times its packed filter [in x panel]
+//!                                               │ each times its packed filter [in x out], panel by panel
 //!                                               ▼
-//!  output ◀──bias, residual, limits──── (m + 2)² matrices [tiles x panel]
+//!  output ◀──bias, residual, limits──── (m + 2)² matrices [tiles x out]
 //! ```
 //!
-//! A block has as many tiles as fit the second-level cache ([`NEAR`] bytes) with their transforms; its patches are transformed
-//! once, then panel after panel of the output channels is multiplied by the tiles of [`crate::packed`], transformed back and
-//! stored. Pixels outside the image count as zero where patches are read, and what lies outside the output is not stored, so
-//! nothing is padded or copied. What follows beyond a residual and limits is done block by block.
+//! A block has as many tiles as fit the second-level cache with their transforms (`NEAR` bytes), but not so few that fetching
+//! the weights would take longer than using them. The products are those of [`crate::packed`], with its tiles: a matrix of
+//! patches stays in the first-level cache while all panels pass by, and the next panel is fetched while one is multiplied.
+//! Pixels outside the image count as zero where patches are read, and what lies outside the output is not stored, so nothing
+//! is padded or copied. What follows beyond a residual and limits is done block by block.
 //!
 //! The result differs from the direct form by rounding: relative to the largest output by about 1e-6 for [`Output::Two`] and
 //! 1e-5 for [`Output::Four`].
@@ -40,7 +41,7 @@ use transform::{Finished, Patch, Transforms};
 const NEAR: usize = 512 * 1024;
 /// Bytes of weights that are still in the second-level cache when the next block begins.
 const SECOND_LEVEL: usize = 1200 * 1024;
-/// Tiles that make it worth to fetch the weights, even if they do not fit.
+/// Tiles that a block has at least, if there are so many: with fewer, fetching the weights takes longer than using them.
 const FEWEST: usize = 28;
 /// Elements of the widest vector; planes of scratch start at multiples of it.
 const ALIGN: usize = 16;
@@ -187,7 +188,7 @@ impl Shape {
         let tiles = product(&[conv.batch, down, across]);
         let columns = conv.out_channels.next_multiple_of(ALIGN);
         let bytes = product(&[output.matrices(), channels + columns, size_of::<f32>()]);
-        let most = (NEAR / bytes).max(FEWEST).next_multiple_of(family.mr);
+        let most = (NEAR / bytes.max(1)).max(FEWEST).next_multiple_of(family.mr);
         let panels = conv.out_channels.div_ceil(family.nr());
         Self { family, output, size, across, down, tiles, most: most.min(tiles), channels, columns, panels }
     }
