@@ -32,11 +32,13 @@ pub struct Options {
     pub isa: Isa,
     /// The most bytes an arena may take.
     pub memory: usize,
+    /// Leaves out methods that round more than plain sums of products do, such as Winograd's.
+    pub exact: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { isa: Isa::detect(), memory: usize::try_from(8u64 << 30).unwrap_or(usize::MAX / 4) }
+        Self { isa: Isa::detect(), exact: false, memory: usize::try_from(8u64 << 30).unwrap_or(usize::MAX / 4) }
     }
 }
 

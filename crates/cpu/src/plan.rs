@@ -43,7 +43,7 @@ impl Plan {
         let mut chosen = Vec::new();
         for (place, node) in graph.nodes.iter().enumerate() {
             if !is_view(&node.op) || !node.then.is_empty() {
-                let selected = select(graph, &sizes, place, options.isa, width)?;
+                let selected = select(graph, &sizes, place, options, width)?;
                 chosen.push((place, selected));
             }
         }

@@ -9,7 +9,7 @@ mod matmul;
 mod quantized;
 
 pub(crate) use convert::{CombineKinds, Convert, Kind, MeanInt8, ROW_HEAD};
-pub(crate) use convolution::{Convolution, DepthwiseConvolution, Filter};
+pub(crate) use convolution::{Convolution, DepthwiseConvolution, Filter, Winograd};
 use elementwise::combine;
 pub(crate) use elementwise::{Combine, Map, Mean, Softmax};
 pub(crate) use image::{ArgMaxPool, Pool, PoolKind, ResizeBilinear};

@@ -95,6 +95,31 @@ pub enum Then<'a> {
     Multiply(&'a [f32]),
 }
 
+/// A list of steps, parted: those that a kernel takes in registers, and the rest.
+pub(crate) struct Steps<'a> {
+    /// What is added first.
+    pub(crate) residual: Option<&'a [f32]>,
+    /// The limits that follow.
+    pub(crate) limits: Option<(f32, f32)>,
+    /// What is left for [`finish`].
+    pub(crate) rest: &'a [Then<'a>],
+}
+
+impl<'a> Steps<'a> {
+    pub(crate) fn of(then: &'a [Then<'a>]) -> Self {
+        let (residual, then) = match then {
+            [Then::Add(other), rest @ ..] => (Some(*other), rest),
+            all => (None, all),
+        };
+        match then {
+            [Then::Apply(Function::Clamp(low, high)), rest @ ..] => {
+                Self { residual, limits: Some((*low, *high)), rest }
+            }
+            rest => Self { residual, limits: None, rest },
+        }
+    }
+}
+
 /// Takes the steps for the piece `values` of an output, which starts at element `at` of it.
 pub fn finish(isa: Isa, then: &[Then<'_>], at: usize, values: &mut [f32]) {
     for step in then {

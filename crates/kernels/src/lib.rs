@@ -3,8 +3,9 @@
 //! Nothing here knows about tensors, files or dtype tags: a kernel takes plain slices, a small description of the
 //! geometry, an [`Isa`] token that says which instructions it may use, and a [`Parallel`] that says on how many
 //! threads. One body per family is written as ordinary loops and compiled once per instruction set
-//! ([`Isa::vectorize`]); only the matrix product ([`gemm`]) and depthwise convolution ([`depthwise`]) have hand-placed
-//! vector instructions. Other convolution is a matrix product whose operand is gathered on the fly ([`conv`]).
+//! ([`Isa::vectorize`]); only the matrix product ([`gemm`], [`packed`]), the transforms of [`winograd`] and depthwise
+//! convolution ([`depthwise`]) have hand-placed vector instructions, and other convolution is a matrix product whose right
+//! operand is gathered on the fly ([`conv`]).
 //!
 //! Kernels trust their caller in one respect only: geometry and slice lengths must agree. They check that with
 //! assertions at the entry, so a mistake is a panic with a sentence, never a wrong access.
@@ -40,6 +41,7 @@ mod taps;
 mod testing;
 pub mod view;
 pub mod windows;
+pub mod winograd;
 
 pub use element::{Bool, Complex, Element, Float, Number, convert};
 pub use isa::Isa;

@@ -24,9 +24,9 @@
 pub mod int8;
 #[cfg(test)]
 mod tests;
-mod tile;
+pub(crate) mod tile;
 
-use crate::epilogue::{Function, Then, finish};
+use crate::epilogue::{Steps, Then, finish};
 use crate::gemm::transpose;
 use crate::isa::Isa;
 use crate::split::{self, Block, Cut};
@@ -330,13 +330,6 @@ impl Patches<'_> {
     }
 }
 
-/// What follows a tile: a residual and limits, if they come first, are done in registers.
-struct Steps<'a> {
-    residual: Option<&'a [f32]>,
-    limits: Option<(f32, f32)>,
-    rest: &'a [Then<'a>],
-}
-
 /// What all tasks of a convolution (of one group) share.
 struct Job<'a> {
     isa: Isa,
@@ -377,25 +370,11 @@ impl Job<'_> {
         }
     }
 
-    /// What a tile does in registers, and what is left.
-    fn steps(&self) -> Steps<'_> {
-        let (residual, then) = match self.then {
-            [Then::Add(other), rest @ ..] => (Some(*other), rest),
-            all => (None, all),
-        };
-        match then {
-            [Then::Apply(Function::Clamp(low, high)), rest @ ..] => {
-                Steps { residual, limits: Some((*low, *high)), rest }
-            }
-            rest => Steps { residual, limits: None, rest },
-        }
-    }
-
     /// Takes the steps that are left for rows whose tiles are all done.
     fn finish(&self, block: &mut Block<'_, f32>, rows: Range<usize>) {
-        let Steps { rest, .. } = self.steps();
-        if !rest.is_empty() {
-            block.each_run(rows, |at, run| finish(self.isa, rest, self.first_channel + at, run));
+        let then = Steps::of(self.then).rest;
+        if !then.is_empty() {
+            block.each_run(rows, |at, run| finish(self.isa, then, self.first_channel + at, run));
         }
     }
 
@@ -409,7 +388,7 @@ impl Job<'_> {
         let width = columns.len().next_multiple_of(self.family.lanes);
         let panel = &self.panels[columns.start * (1 + taps * channels)..][..width * (1 + taps * channels)];
         let place = |row: usize| row * self.channels + self.first_channel + columns.start;
-        let Steps { residual, limits, .. } = self.steps();
+        let Steps { residual, limits, .. } = Steps::of(self.then);
         let residual = residual.map(|other| other[place(rows.start)..].as_ptr());
         let (first_row, first_column) = (block.rows.start, block.columns.start);
         let (start, stride) = block.raw();
@@ -417,13 +396,15 @@ impl Job<'_> {
             taps,
             channels,
             rows: addresses.as_ptr(),
-            panel: panel.as_ptr(),
+            bias: Some(panel.as_ptr()),
+            panel: panel[width..].as_ptr(),
             // SAFETY: row and column lie in the block, whose segments are in bounds.
             c: unsafe { start.add((rows.start - first_row) * stride + columns.start - first_column) },
             c_stride: stride,
             columns: columns.len(),
             residual,
             limits,
+            ahead: (core::ptr::null(), 0),
         };
         // SAFETY: `addresses` point to `channels` elements each, of the image or of padding; the panel was cut to its
         // length; the tile lies in the block, which this task holds alone, and the residual is as long as the output, as

@@ -1,15 +1,15 @@
 //! Which step does what a node says.
 
+use crate::model::Options;
 use crate::quantize::{Product, element_wise, per_tensor, product};
 use crate::steps::{
     After, ArgMaxPool, Combine, CombineKinds, Concat, Convert, Convolution, ConvolutionDynamic, ConvolutionInt8,
     DepthwiseConvolution, DepthwiseInt8, Filter, Kind, MOST_AFTER, Map, MatMul, Mean, MeanInt8, Pad, Pool, PoolKind,
-    Rearrange, ResizeBilinear, Softmax, Step, function,
+    Rearrange, ResizeBilinear, Softmax, Step, Winograd, function,
 };
 use crate::weights::{elements, is_known};
 use sconce_format::ScalarType;
 use sconce_graph::{Element, Graph, Node, Op, Quantized, Reduction, Scheme, Shape, Storage, Then, ValueId};
-use sconce_kernels::Isa;
 use sconce_kernels::copy::contiguous_strides;
 use sconce_kernels::depthwise::Depthwise;
 use sconce_kernels::epilogue::Function;
@@ -18,6 +18,7 @@ use sconce_kernels::packed::{Conv2d, int8};
 use sconce_kernels::reduce::Axis;
 use sconce_kernels::resize::{self, Resize};
 use sconce_kernels::windows::Windows;
+use sconce_kernels::winograd::{self, Output};
 
 /// A step with the values it reads and the scratch it wants.
 pub(super) struct Selected {
@@ -27,8 +28,14 @@ pub(super) struct Selected {
 }
 
 /// The step for a node, or a sentence about why there is none.
-pub(super) fn select(graph: &Graph, sizes: &[Shape], place: usize, isa: Isa, width: usize) -> Result<Selected, String> {
-    let site = Site { graph, sizes, place, node: &graph.nodes[place], isa, width };
+pub(super) fn select(
+    graph: &Graph,
+    sizes: &[Shape],
+    place: usize,
+    options: &Options,
+    width: usize,
+) -> Result<Selected, String> {
+    let site = Site { graph, sizes, place, node: &graph.nodes[place], options, width };
     site.select().ok_or_else(|| {
         let inputs: Vec<_> = site.node.inputs.iter().map(|&id| graph.ty(id).to_string()).collect();
         format!(
@@ -45,7 +52,7 @@ struct Site<'a> {
     sizes: &'a [Shape],
     place: usize,
     node: &'a Node,
-    isa: Isa,
+    options: &'a Options,
     width: usize,
 }
 
@@ -260,7 +267,7 @@ impl Site<'_> {
     fn packed(&self, conv: Conv2d, layout: Filter, rows: usize) -> Option<Selected> {
         conv.output()?;
         let (node, filter, bias) = (self.place, self.node.inputs[1], self.node.inputs.get(2).copied());
-        let scratch = int8::scratch_len(self.isa, &conv, self.width);
+        let scratch = int8::scratch_len(self.options.isa, &conv, self.width);
         match product(self.graph, self.node) {
             Some(Product::Static { quantization, ratio }) => {
                 let step = ConvolutionInt8 { node, conv, filter, layout, bias, quantization, ratio };
@@ -273,9 +280,19 @@ impl Site<'_> {
             }
             None => {
                 let (filter, bias) = self.weights()?;
+                if let Some(output) = self.winograd(&conv) {
+                    let step = Winograd { node, conv, output, filter, bias, after: self.after(1) };
+                    let scratch = step.scratch(self.options.isa, self.width);
+                    return Some(self.step(step, 1, scratch));
+                }
                 Some(self.step(Convolution { node, conv, filter, layout, bias, after: self.after(1) }, 1, 0))
             }
         }
+    }
+
+    /// The tile of Winograd's method, where it pays and is wanted.
+    fn winograd(&self, conv: &Conv2d) -> Option<Output> {
+        winograd::best(conv).filter(|_| !self.options.exact && winograd::applies(conv))
     }
 
     fn depthwise(&self, geometry: Depthwise) -> Option<Selected> {

@@ -4,8 +4,10 @@ use super::{After, Context, Following, Step, elements, elements_mut};
 use crate::memory::Buffers;
 use crate::weights::Weights;
 use sconce_graph::ValueId;
+use sconce_kernels::Isa;
 use sconce_kernels::depthwise::{self, Depthwise};
 use sconce_kernels::packed::{self, Conv2d, conv2d, pack, packed_len};
+use sconce_kernels::winograd::{self, Output};
 
 /// Where the weight of output channel, tap and input channel lies in a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +67,49 @@ impl Step for Convolution {
     fn describe(&self) -> String {
         let Conv2d { input: [h, w], in_channels, out_channels, kernel: [kh, kw], stride, .. } = self.conv;
         format!("packed product {h}x{w}x{in_channels} -> {out_channels}, filter {kh}x{kw}, stride {stride:?}")
+    }
+}
+
+/// A three by three convolution with fewer multiplications, and a little more rounding.
+pub(crate) struct Winograd {
+    pub(crate) node: usize,
+    pub(crate) conv: Conv2d,
+    pub(crate) output: Output,
+    pub(crate) filter: ValueId,
+    pub(crate) bias: Option<ValueId>,
+    pub(crate) after: Vec<After>,
+}
+
+impl Winograd {
+    /// Bytes of scratch on so many threads.
+    pub(crate) fn scratch(&self, isa: Isa, width: usize) -> usize {
+        winograd::scratch_len(isa, &self.conv, self.output, width) * size_of::<f32>()
+    }
+
+    fn pack(&self, context: &Context<'_>) -> Weights {
+        let length = winograd::packed_len(context.isa, &self.conv, self.output);
+        let bias = self.bias.map(|bias| context.known.numbers(bias).into_owned());
+        let packed = Weights::floats(length, |floats| {
+            let filter = context.known.numbers(self.filter);
+            winograd::pack(context.isa, context.par, &self.conv, self.output, &filter, floats);
+        });
+        Weights { bias, ..packed }
+    }
+}
+
+impl Step for Winograd {
+    fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
+        let weights = context.known.packed.weights(self.node, || self.pack(context));
+        let then = Following::new(&self.after, &buffers);
+        let (input, packed) = (elements(buffers.read(0)), elements(weights.floats.bytes()));
+        let (scratch, output) = (elements_mut(buffers.scratch), elements_mut(buffers.output));
+        let (isa, par, bias) = (context.isa, context.par, weights.bias.as_deref());
+        winograd::winograd(isa, par, &self.conv, self.output, input, packed, bias, &then, scratch, output);
+    }
+
+    fn describe(&self) -> String {
+        let Conv2d { input: [h, w], in_channels, out_channels, .. } = self.conv;
+        format!("Winograd {:?} {h}x{w}x{in_channels} -> {out_channels}, filter 3x3", self.output)
     }
 }
 

@@ -26,6 +26,10 @@ pub(crate) trait Lanes {
     unsafe fn at_most(bound: Self::V, x: Self::V) -> Self::V;
     unsafe fn sum(v: Self::V) -> f32;
 
+    /// Asks for the cache line at any address, valid or not, to be brought near; does nothing where that is not known.
+    #[inline(always)]
+    unsafe fn fetch(_: *const f32) {}
+
     /// Loads `count` elements and zeros.
     #[inline(always)]
     unsafe fn load_part(from: *const f32, count: usize) -> Self::V {
@@ -140,6 +144,11 @@ mod x86 {
             unsafe { _mm256_min_ps(bound, x) }
         }
         #[inline(always)]
+        unsafe fn fetch(at: *const f32) {
+            // SAFETY: a hint, into the second-level cache; it never fails.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+        }
+        #[inline(always)]
         unsafe fn sum(v: __m256) -> f32 {
             // SAFETY: AVX2.
             unsafe {
@@ -229,6 +238,11 @@ mod x86 {
         unsafe fn at_most(bound: __m512, x: __m512) -> __m512 {
             // SAFETY: as `at_least`.
             unsafe { _mm512_min_ps(bound, x) }
+        }
+        #[inline(always)]
+        unsafe fn fetch(at: *const f32) {
+            // SAFETY: a hint, into the second-level cache; it never fails.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
         }
         #[inline(always)]
         unsafe fn sum(v: __m512) -> f32 {

@@ -1,6 +1,7 @@
 //! Packed convolution against a naive twin, at the edges of tiles.
 
 use super::*;
+use crate::epilogue::Function;
 use crate::testing::{Random, assert_close, pool};
 
 fn naive(conv: &Conv2d, input: &[f32], filter: &[f32], bias: Option<&[f32]>) -> Vec<f32> {

@@ -9,39 +9,46 @@ use crate::gemm::lanes::{Lanes, Portable};
 use crate::isa::Isa;
 
 /// The most pixels of a tile, over all instruction sets.
-pub(super) const MOST_ROWS: usize = 14;
+pub(crate) const MOST_ROWS: usize = 14;
+
+/// Elements of a cache line.
+pub(crate) const LINE: usize = 16;
 
 /// One tile: `C[MR x columns] = bias + sum over taps of rows * panel`, plus residual, limited.
 ///
 /// # Safety
-/// A kernel of MR pixels and NV vectors reads `channels` elements from each of `rows[tap * MR + i]`, and `1 + taps *
-/// channels` rows of NV * LANES elements from `panel`; it writes, and with a residual reads, `columns <= NV * LANES`
-/// elements in MR rows `c_stride` apart. All of these must be valid.
-pub(super) struct Tile {
-    pub(super) taps: usize,
-    pub(super) channels: usize,
-    pub(super) rows: *const *const f32,
-    pub(super) panel: *const f32,
-    pub(super) c: *mut f32,
-    pub(super) c_stride: usize,
-    pub(super) columns: usize,
-    pub(super) residual: Option<*const f32>,
-    pub(super) limits: Option<(f32, f32)>,
+/// A kernel of MR pixels and NV vectors reads `channels` elements from each of `rows[tap * MR + i]`, `taps * channels` rows
+/// of NV * LANES elements from `panel`, and one such row from `bias` if there is one; it writes, and with a residual reads,
+/// `columns <= NV * LANES` elements in MR rows `c_stride` apart. All of these must be valid.
+pub(crate) struct Tile {
+    pub(crate) taps: usize,
+    pub(crate) channels: usize,
+    pub(crate) rows: *const *const f32,
+    pub(crate) bias: Option<*const f32>,
+    pub(crate) panel: *const f32,
+    pub(crate) c: *mut f32,
+    pub(crate) c_stride: usize,
+    pub(crate) columns: usize,
+    pub(crate) residual: Option<*const f32>,
+    pub(crate) limits: Option<(f32, f32)>,
+    /// What will be needed next, and how many cache lines of it are fetched for each channel.
+    pub(crate) ahead: (*const f32, usize),
 }
 
 /// A tile kernel of some height and width.
-pub(super) type TileKernel = unsafe fn(&Tile);
+pub(crate) type TileKernel = unsafe fn(&Tile);
 
 /// All micro-kernels of an instruction set, and the shape of tile that suits a layer.
 ///
 /// A panel is up to four vectors wide, and narrower where that divides a layer's channels more evenly; the fewer vectors,
-/// the more pixels a tile has, so that there are always enough sums under way.
+/// the more pixels a tile has, so that there are always enough sums under way. Sums, a row of the panel and one element must
+/// fit the registers together: with one sum too many the inner loop takes half as long again.
 #[derive(Clone, Copy)]
-pub(super) struct Family {
+pub(crate) struct Family {
     /// Elements in a vector.
-    pub(super) lanes: usize,
+    pub(crate) lanes: usize,
     /// Pixels of a full tile.
-    pub(super) mr: usize,
+    pub(crate) mr: usize,
     /// Vectors of a full tile.
     nv: usize,
     /// `[width in vectors - 1][height - 1]`
@@ -50,7 +57,7 @@ pub(super) struct Family {
 
 impl Family {
     /// The tiles for a layer with `n` output channels in each group.
-    pub(super) fn of(isa: Isa, n: usize) -> Self {
+    pub(crate) fn of(isa: Isa, n: usize) -> Self {
         let Tiles { lanes, tiles } = Tiles::of(isa);
         let vectors = n.div_ceil(lanes).max(1);
         let nv = vectors.div_ceil(vectors.div_ceil(tiles.len()));
@@ -58,12 +65,12 @@ impl Family {
     }
 
     /// The full width of a tile in elements.
-    pub(super) fn nr(&self) -> usize {
+    pub(crate) fn nr(&self) -> usize {
         self.nv * self.lanes
     }
 
     /// The tile of `rows` x `width` elements.
-    pub(super) fn tile(&self, rows: usize, width: usize) -> TileKernel {
+    pub(crate) fn tile(&self, rows: usize, width: usize) -> TileKernel {
         self.tiles[width / self.lanes - 1][rows - 1]
     }
 }
@@ -94,14 +101,22 @@ impl Tiles {
 unsafe fn tile<S: Lanes, const MR: usize, const NV: usize>(t: &Tile) {
     // SAFETY: all accesses are those listed at `Tile`, which the caller vouches for.
     unsafe {
-        let bias: [S::V; NV] = core::array::from_fn(|j| S::load(t.panel.add(j * S::LANES)));
+        let bias: [S::V; NV] = match t.bias {
+            Some(bias) => core::array::from_fn(|j| S::load(bias.add(j * S::LANES))),
+            None => [S::splat(0.0); NV],
+        };
         let mut acc = [bias; MR];
-        let mut b = t.panel.add(NV * S::LANES);
+        let mut b = t.panel;
+        let (mut ahead, lines) = t.ahead;
         for tap in 0..t.taps {
             let a: [*const f32; MR] = core::array::from_fn(|i| *t.rows.add(tap * MR + i));
             for p in 0..t.channels {
                 let right: [S::V; NV] = core::array::from_fn(|j| S::load(b.add(j * S::LANES)));
                 b = b.add(NV * S::LANES);
+                for _ in 0..lines {
+                    S::fetch(ahead);
+                    ahead = ahead.wrapping_add(LINE);
+                }
                 for i in 0..MR {
                     let left = S::splat(*a[i].add(p));
                     for j in 0..NV {
@@ -191,7 +206,6 @@ family!(
     1: 1 2 3 4 5 6 7 8 9 10 11 12 13 14;
     2: 1 2 3 4 5 6 7 8 9 10 11 12 13 14;
     3: 1 2 3 4 5 6 7 8 9;
-    4: 1 2 3 4 5 6 7;
 );
 family!(
     #[cfg(target_arch = "aarch64")]

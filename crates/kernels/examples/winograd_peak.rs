@@ -1,0 +1,69 @@
+//! What Winograd's method gains over the direct form, layer by layer, on one thread (and on two, for its own sake).
+//!
+//! The forms take turns, so that a machine that is busy at times is so for all of them; each figure is the fastest turn.
+//!
+//!     cargo run --release -p sconce-kernels --example winograd_peak
+use sconce_kernels::packed::{self, Conv2d};
+use sconce_kernels::winograd::{self, Output, winograd};
+use sconce_kernels::{Isa, Parallel, Serial};
+use std::time::Instant;
+
+/// Channels in and out, pixels along a side.
+const LAYERS: [(usize, usize); 7] = [(64, 56), (128, 28), (256, 14), (512, 7), (32, 80), (64, 40), (128, 20)];
+const TURNS: usize = 40;
+
+/// Microseconds of the fastest turn of each body.
+fn fastest<const N: usize>(mut bodies: [&mut dyn FnMut(); N]) -> [f64; N] {
+    let mut best = [f64::MAX; N];
+    for _ in 0..TURNS {
+        for (body, best) in bodies.iter_mut().zip(&mut best) {
+            body();
+            let start = Instant::now();
+            body();
+            *best = best.min(start.elapsed().as_secs_f64() * 1e6);
+        }
+    }
+    best
+}
+
+/// Microseconds of the direct form and of both tiles.
+fn layer(isa: Isa, par: &dyn Parallel, conv: &Conv2d) -> [f64; 3] {
+    let noise = |len: usize| -> Vec<f32> { (0..len).map(|i| (i * 7919 % 1000) as f32 / 1000.0 - 0.5).collect() };
+    let [height, width] = conv.output().expect("a convolution");
+    let input = noise(conv.input[0] * conv.input[1] * conv.in_channels);
+    let filter = noise(conv.out_channels * 9 * conv.in_channels);
+    let bias = noise(conv.out_channels);
+    let mut outputs = [(); 3].map(|()| vec![0.0; height * width * conv.out_channels]);
+    let mut direct = vec![0.0; packed::packed_len(isa, conv)];
+    packed::pack(isa, par, conv, packed::Filter::Rows(&filter), Some(&bias), &mut direct);
+    let [(two, mut scratch_two), (four, mut scratch_four)] = [Output::Two, Output::Four].map(|output| {
+        let mut packed = vec![0.0; winograd::packed_len(isa, conv, output)];
+        winograd::pack(isa, par, conv, output, &filter, &mut packed);
+        (packed, vec![0.0; winograd::scratch_len(isa, conv, output, par.width())])
+    });
+    let [to_direct, to_two, to_four] = &mut outputs;
+    let bias = Some(&bias[..]);
+    fastest([
+        &mut || packed::conv2d(isa, par, conv, &input, &direct, &[], to_direct),
+        &mut || winograd(isa, par, conv, Output::Two, &input, &two, bias, &[], &mut scratch_two, to_two),
+        &mut || winograd(isa, par, conv, Output::Four, &input, &four, bias, &[], &mut scratch_four, to_four),
+    ])
+}
+
+fn main() {
+    let isa = Isa::detect();
+    let pool = sconce_parallel::Pool::new(2);
+    println!(
+        "{isa:?}: microseconds of the direct form; F(2x2), F(4x4) and how many times faster; two threads likewise"
+    );
+    for (channels, size) in LAYERS {
+        let conv =
+            Conv2d { input: [size, size], kernel: [3, 3], padding: [1; 4], ..Conv2d::linear(1, channels, channels) };
+        print!("{channels:4} channels {size:3} px");
+        for par in [&Serial as &dyn Parallel, &pool] {
+            let [direct, two, four] = layer(isa, par, &conv);
+            print!("  {direct:6.0}  {two:6.0} x{:.2}  {four:6.0} x{:.2} |", direct / two, direct / four);
+        }
+        println!();
+    }
+}

@@ -1,0 +1,411 @@
+//! Three by three convolution by Winograd's method, on channels-last data.
+//!
+//! A tile of `m` x `m` output pixels depends on a patch of `m + 2` x `m + 2` input pixels. Transformed, patch and filter
+//! are multiplied element by element, which is (m + 2)² multiplications where the direct form has 9 m²: 2.25 times fewer
+//! for `m` = 2 and 4 times fewer for `m` = 4. Over all channels each of the (m + 2)² places is a matrix product:
+//!
+//! ```text
+//!  image ──patches of a block of tiles──▶ (m + 2)² matrices [tiles x in]
+//!                                               │ each times its packed filter [in x out], panel by panel
+//!                                               ▼
+//!  output ◀──bias, residual, limits──── (m + 2)² matrices [tiles x out]
+//! ```
+//!
+//! A block has as many tiles as fit the second-level cache with their transforms (`NEAR` bytes), but not so few that fetching
+//! the weights would take longer than using them. The products are those of [`crate::packed`], with its tiles: a matrix of
+//! patches stays in the first-level cache while all panels pass by, and the next panel is fetched while one is multiplied.
+//! Pixels outside the image count as zero where patches are read, and what lies outside the output is not stored, so nothing
+//! is padded or copied. What follows beyond a residual and limits is done block by block.
+//!
+//! The result differs from the direct form by rounding: relative to the largest output by about 1e-6 for [`Output::Two`] and
+//! 1e-5 for [`Output::Four`].
+#![allow(unsafe_code, reason = "addresses handed to the micro-kernels, tiles of one output on several threads")]
+
+mod cost;
+mod filter;
+#[cfg(test)]
+mod tests;
+mod transform;
+
+use crate::epilogue::{Steps, Then, finish};
+use crate::isa::Isa;
+use crate::packed::Conv2d;
+use crate::packed::tile::{Family, LINE, MOST_ROWS, Tile};
+use crate::split::{self, Slots};
+use core::ops::Range;
+pub use cost::best;
+use sconce_parallel::{Parallel, Serial};
+use transform::{Finished, Patch, Transforms};
+
+/// Bytes of transformed patches and products that stay in the second-level cache.
+const NEAR: usize = 512 * 1024;
+/// Bytes of weights that are still in the second-level cache when the next block begins.
+const SECOND_LEVEL: usize = 1200 * 1024;
+/// Tiles that a block has at least, if there are so many: with fewer, fetching the weights takes longer than using them.
+const FEWEST: usize = 28;
+/// Elements of the widest vector; planes of scratch start at multiples of it.
+const ALIGN: usize = 16;
+/// Multiplications of the direct form below which threads cost more than they bring.
+const WORTH_THREADS: usize = 200_000;
+
+/// Pixels along a side of an output tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// F(2x2, 3x3): nearly as exact as the direct form.
+    Two,
+    /// F(4x4, 3x3): fewest multiplications, and four times the weights.
+    Four,
+}
+
+impl Output {
+    /// Pixels along a side of an output tile.
+    const fn side(self) -> usize {
+        match self {
+            Self::Two => 2,
+            Self::Four => 4,
+        }
+    }
+
+    /// Pixels along a side of an input patch.
+    const fn patch(self) -> usize {
+        self.side() + 2
+    }
+
+    const fn matrices(self) -> usize {
+        self.patch() * self.patch()
+    }
+}
+
+/// Whether the method applies: a dense three by three convolution that goes pixel by pixel.
+pub fn applies(conv: &Conv2d) -> bool {
+    let window = (conv.kernel, conv.stride, conv.dilation) == ([3, 3], [1, 1], [1, 1]);
+    window && conv.groups == 1 && !conv.transposed && conv.in_channels > 0 && conv.output().is_some()
+}
+
+/// Elements that [`pack`] writes.
+pub fn packed_len(isa: Isa, conv: &Conv2d, output: Output) -> usize {
+    let lanes = Family::of(isa, conv.out_channels).lanes;
+    product(&[output.matrices(), conv.in_channels, conv.out_channels.next_multiple_of(lanes)])
+}
+
+/// Packs a filter `[out, 3, 3, in]` into `packed`, whose length is [`packed_len`].
+///
+/// ```text
+/// panel by panel of nr output channels: (m + 2)² matrices of in rows of nr
+/// ```
+pub fn pack(isa: Isa, par: &dyn Parallel, conv: &Conv2d, output: Output, filter: &[f32], packed: &mut [f32]) {
+    assert!(applies(conv), "{conv:?} is not for Winograd's method");
+    assert_eq!(packed.len(), packed_len(isa, conv, output), "the packed weights of {conv:?}");
+    assert_eq!(filter.len(), product(&[conv.out_channels, 9, conv.in_channels]), "the filter of {conv:?}");
+    let nr = Family::of(isa, conv.out_channels).nr();
+    split::chunks(par, packed, output.matrices() * conv.in_channels * nr, |panel, out| {
+        let columns = panel * nr..conv.out_channels.min((panel + 1) * nr);
+        filter::panel(isa, output, conv.in_channels, filter, columns, out);
+    });
+}
+
+/// Elements of scratch that [`winograd`] needs on `width` threads.
+pub fn scratch_len(isa: Isa, conv: &Conv2d, output: Output, width: usize) -> usize {
+    product(&[Shape::new(isa, conv, output).slot(), Slots::<f32>::count(width)])
+}
+
+/// Convolves. `packed` comes from [`pack`] for the same set, geometry and tile; `then` follows.
+pub fn winograd(
+    isa: Isa,
+    par: &dyn Parallel,
+    conv: &Conv2d,
+    output: Output,
+    input: &[f32],
+    packed: &[f32],
+    bias: Option<&[f32]>,
+    then: &[Then<'_>],
+    scratch: &mut [f32],
+    out: &mut [f32],
+) {
+    assert!(applies(conv), "{conv:?} is not for Winograd's method");
+    let shape = Shape::new(isa, conv, output);
+    let [height, width] = shape.size;
+    assert_eq!(
+        input.len(),
+        product(&[conv.batch, conv.input[0], conv.input[1], conv.in_channels]),
+        "input of {conv:?}"
+    );
+    assert_eq!(out.len(), product(&[conv.batch, height, width, conv.out_channels]), "output of {conv:?}");
+    assert_eq!(packed.len(), packed_len(isa, conv, output), "packed weights of {conv:?}");
+    assert!(bias.is_none_or(|bias| bias.len() == conv.out_channels), "bias of {conv:?}");
+    assert!(then.iter().all(|then| match then {
+        Then::Add(other) | Then::Multiply(other) => other.len() == out.len(),
+        Then::Apply(_) => true,
+    }));
+    if out.is_empty() {
+        return;
+    }
+    let work = out.len().saturating_mul(9 * conv.in_channels);
+    let par = if work < WORTH_THREADS { &Serial } else { par };
+    let slots = Slots::new(scratch, shape.slot(), par.width());
+    let (blocks, parts) = shape.tasks(par.width());
+    let transforms = Transforms::of(isa, output);
+    let job = Job { isa, conv, shape, transforms, input, packed, bias, then, out: out.as_mut_ptr() };
+    par.run(blocks * parts, &|task| {
+        let share = |count: usize, part: usize, parts: usize| count * part / parts..count * (part + 1) / parts;
+        let tiles = share(shape.tiles, task / parts, blocks);
+        let panels = share(shape.panels, task % parts, parts);
+        slots.with(|scratch| job.block(tiles, panels, scratch));
+    });
+}
+
+/// The product of some sizes, which must be a number.
+fn product(sizes: &[usize]) -> usize {
+    let product = sizes.iter().try_fold(1usize, |product, size| product.checked_mul(*size));
+    product.unwrap_or_else(|| panic!("a buffer of {sizes:?} elements is more than there can be"))
+}
+
+/// How a convolution is cut.
+#[derive(Clone, Copy)]
+struct Shape {
+    family: Family,
+    output: Output,
+    /// Height and width of the output.
+    size: [usize; 2],
+    /// Tiles across an output image, and down.
+    across: usize,
+    down: usize,
+    /// All tiles of the batch, and the most of a block.
+    tiles: usize,
+    most: usize,
+    /// Input and output channels, rounded up to vectors.
+    channels: usize,
+    columns: usize,
+    panels: usize,
+}
+
+impl Shape {
+    fn new(isa: Isa, conv: &Conv2d, output: Output) -> Self {
+        let size = conv.output().unwrap_or_else(|| panic!("{conv:?} is not a convolution"));
+        let family = Family::of(isa, conv.out_channels);
+        let (down, across) = (size[0].div_ceil(output.side()), size[1].div_ceil(output.side()));
+        let channels = conv.in_channels.next_multiple_of(ALIGN);
+        let tiles = product(&[conv.batch, down, across]);
+        let columns = conv.out_channels.next_multiple_of(ALIGN);
+        let bytes = product(&[output.matrices(), channels + columns, size_of::<f32>()]);
+        let most = (NEAR / bytes.max(1)).max(FEWEST).next_multiple_of(family.mr);
+        let panels = conv.out_channels.div_ceil(family.nr());
+        Self { family, output, size, across, down, tiles, most: most.min(tiles), channels, columns, panels }
+    }
+
+    /// Elements from a transformed patch's place in one matrix to that in the next, and the same for products. A little more
+    /// than the matrix has, because places that are a power of two apart compete for the same lines of a cache.
+    fn planes(&self) -> (usize, usize) {
+        (self.most * self.channels + ALIGN, self.most * self.columns + ALIGN)
+    }
+
+    /// Elements of scratch of a task.
+    fn slot(&self) -> usize {
+        let (patches, products) = self.planes();
+        (patches + products) * self.output.matrices() + ALIGN
+    }
+
+    /// How many blocks of tiles and parts of the panels are tasks. Each block reads all weights and each part transforms all
+    /// patches, so there are no more than it takes.
+    fn tasks(&self, width: usize) -> (usize, usize) {
+        let blocks = self.tiles.div_ceil(self.most.max(1));
+        match width {
+            1 => (blocks, 1),
+            _ if self.tiles >= 2 * width * self.family.mr => (blocks.next_multiple_of(width), 1),
+            _ => (blocks, width.div_ceil(blocks).min(self.panels)),
+        }
+    }
+
+    /// Image, line and column of a tile, the latter in pixels of the output.
+    fn place(&self, tile: usize) -> (usize, usize, usize) {
+        let (line, column) = (tile / self.across, tile % self.across);
+        (line / self.down, line % self.down * self.output.side(), column * self.output.side())
+    }
+}
+
+/// What all tasks of a convolution share.
+struct Job<'a> {
+    isa: Isa,
+    conv: &'a Conv2d,
+    shape: Shape,
+    transforms: Transforms,
+    input: &'a [f32],
+    packed: &'a [f32],
+    bias: Option<&'a [f32]>,
+    then: &'a [Then<'a>],
+    out: *mut f32,
+}
+
+// SAFETY: the output outlives the call, and no two tasks have a tile and a panel in common.
+unsafe impl Sync for Job<'_> {}
+
+impl Job<'_> {
+    /// Computes some tiles and some panels of channels.
+    fn block(&self, tiles: Range<usize>, panels: Range<usize>, scratch: &mut [f32]) {
+        let shape = &self.shape;
+        assert!(tiles.len() <= shape.most, "{tiles:?} are more than {} tiles", shape.most);
+        let skip = scratch.as_ptr().align_offset(ALIGN * size_of::<f32>()).min(ALIGN);
+        let patches_len = shape.planes().0 * shape.output.matrices();
+        let (patches, products) = scratch[skip..].split_at_mut(patches_len);
+        for (i, tile) in tiles.clone().enumerate() {
+            self.transform_patch(tile, &mut patches[i * shape.channels..]);
+        }
+        let near = tiles.start > 0 && size_of_val(self.packed) <= SECOND_LEVEL;
+        for matrix in 0..shape.output.matrices() {
+            let (patch_plane, product_plane) = shape.planes();
+            let patches = &patches[matrix * patch_plane..][..tiles.len() * shape.channels];
+            let products = &mut products[matrix * product_plane..][..tiles.len() * shape.columns];
+            for panel in panels.clone() {
+                // While a panel is multiplied, the one after it is fetched, unless all are near from the block before.
+                let next = match panel + 1 < panels.end {
+                    _ if near => &[],
+                    true => self.weights(matrix, panel + 1),
+                    false if matrix + 1 < shape.output.matrices() => self.weights(matrix + 1, panels.start),
+                    false => &[],
+                };
+                self.multiply((matrix, panel), next, patches, products);
+            }
+        }
+        let columns = self.columns(panels);
+        for (i, tile) in tiles.clone().enumerate() {
+            self.transform_products(tile, columns.clone(), &products[i * shape.columns + columns.start..]);
+        }
+        self.finish(tiles, columns);
+    }
+
+    /// The output channels of some panels.
+    fn columns(&self, panels: Range<usize>) -> Range<usize> {
+        let nr = self.shape.family.nr();
+        panels.start * nr..self.conv.out_channels.min(panels.end * nr)
+    }
+
+    /// The packed matrix of a panel.
+    fn weights(&self, matrix: usize, panel: usize) -> &[f32] {
+        let columns = self.columns(panel..panel + 1);
+        let len = columns.len().next_multiple_of(self.shape.family.lanes) * self.conv.in_channels;
+        let start = columns.start * self.conv.in_channels * self.shape.output.matrices();
+        &self.packed[start + matrix * len..][..len]
+    }
+
+    /// Transforms the patch under a tile; `to` is its row of the first matrix.
+    fn transform_patch(&self, tile: usize, to: &mut [f32]) {
+        let (conv, side) = (self.conv, self.shape.output.patch());
+        let (image, y, x) = self.shape.place(tile);
+        // The lines or columns of the patch that lie in the image.
+        let inside = |at: usize, axis: usize| {
+            let end = (conv.input[axis] + conv.padding[axis]).saturating_sub(at).min(side);
+            conv.padding[axis].saturating_sub(at).min(end)..end
+        };
+        let line = (image * conv.input[0] + y).wrapping_sub(conv.padding[0]);
+        let pixel = line.wrapping_mul(conv.input[1]).wrapping_add(x).wrapping_sub(conv.padding[1]);
+        let plane = self.shape.planes().0;
+        assert!(to.len() >= (self.shape.output.matrices() - 1) * plane + self.shape.channels);
+        let patch = Patch {
+            from: self.input.as_ptr().wrapping_add(pixel.wrapping_mul(conv.in_channels)),
+            line: conv.input[1] * conv.in_channels,
+            pixel: conv.in_channels,
+            rows: inside(y, 0),
+            columns: inside(x, 1),
+            channels: conv.in_channels,
+            to: to.as_mut_ptr(),
+            plane,
+        };
+        // SAFETY: rows and columns were cut to what lies in the image, whose length `winograd` asserted; `to` reaches to the
+        // last matrix, as was just asserted. The transforms belong to a held token.
+        unsafe { (self.transforms.input)(&patch) };
+    }
+
+    /// Multiplies a matrix of patches with that of the filter for a panel of channels.
+    fn multiply(&self, at: (usize, usize), next: &[f32], patches: &[f32], products: &mut [f32]) {
+        let (shape, k) = (&self.shape, self.conv.in_channels);
+        let (panel, family) = (self.weights(at.0, at.1), &shape.family);
+        let (first, width) = (at.1 * family.nr(), panel.len() / k);
+        let tiles = patches.len() / shape.channels;
+        let strips = tiles.div_ceil(family.mr);
+        // Each strip fetches its share; rounded up, the last ones may have none.
+        let share = next.len().div_ceil(LINE * k * strips);
+        let mut addresses = [core::ptr::null(); MOST_ROWS];
+        for strip in 0..strips {
+            let rows = tiles * strip / strips..tiles * (strip + 1) / strips;
+            let from = patches[rows.start * shape.channels..rows.end * shape.channels].chunks_exact(shape.channels);
+            addresses.iter_mut().zip(from).for_each(|(address, row)| *address = row.as_ptr());
+            let to = &mut products[rows.start * shape.columns..rows.end * shape.columns][first..];
+            let ahead = next.get(strip * share * k * LINE..).unwrap_or_default();
+            let tile = Tile {
+                taps: 1,
+                channels: k,
+                rows: addresses.as_ptr(),
+                bias: None,
+                panel: panel.as_ptr(),
+                c: to.as_mut_ptr(),
+                c_stride: shape.columns,
+                columns: width,
+                residual: None,
+                limits: None,
+                ahead: (ahead.as_ptr(), if ahead.is_empty() { 0 } else { share }),
+            };
+            // SAFETY: there is an address for each of the at most `mr` rows, of at least `k` elements; the panel and the
+            // rows of products were cut to their lengths, and a panel ends where the columns do, at the latest. The family
+            // belongs to a held token.
+            unsafe { family.tile(rows.len(), width)(&tile) };
+        }
+    }
+
+    /// Stores the pixels of a tile; `from` is its row of the first matrix of products.
+    fn transform_products(&self, tile: usize, columns: Range<usize>, from: &[f32]) {
+        let (shape, channels) = (&self.shape, self.conv.out_channels);
+        let (image, y, x) = shape.place(tile);
+        let at = ((image * shape.size[0] + y) * shape.size[1] + x) * channels + columns.start;
+        let Steps { residual, limits, .. } = Steps::of(self.then);
+        let plane = shape.planes().1;
+        assert!(from.len() >= (shape.output.matrices() - 1) * plane + columns.len().next_multiple_of(ALIGN));
+        let finished = Finished {
+            from: from.as_ptr(),
+            plane,
+            channels: columns.len(),
+            bias: self.bias.map(|bias| bias[columns.clone()].as_ptr()),
+            residual: residual.map(|other| other[at..].as_ptr()),
+            limits,
+            // SAFETY: the tile's first pixel and the panel's first channel lie in the output.
+            to: unsafe { self.out.add(at) },
+            line: shape.size[1] * channels,
+            pixel: channels,
+            rows: (shape.size[0] - y).min(shape.output.side()),
+            columns: (shape.size[1] - x).min(shape.output.side()),
+        };
+        // SAFETY: `from` reaches to the last matrix, as was just asserted; rows and columns were cut to what lies in the
+        // output, which is as long as the residual, as `winograd` asserted, and no other task has this tile and panel. The
+        // transforms belong to a held token.
+        unsafe { (self.transforms.output)(&finished) };
+    }
+
+    /// Takes the steps that are left, for tiles whose channels are all done.
+    fn finish(&self, tiles: Range<usize>, columns: Range<usize>) {
+        let (shape, channels) = (&self.shape, self.conv.out_channels);
+        let then = Steps::of(self.then).rest;
+        if then.is_empty() {
+            return;
+        }
+        let mut tile = tiles.start;
+        while tile < tiles.end {
+            // Tiles side by side make longer runs of pixels.
+            let (image, y, x) = shape.place(tile);
+            let side_by_side = (shape.across - tile % shape.across).min(tiles.end - tile);
+            let pixels = (side_by_side * shape.output.side()).min(shape.size[1] - x);
+            for line in y..shape.size[0].min(y + shape.output.side()) {
+                let first = ((image * shape.size[0] + line) * shape.size[1] + x) * channels + columns.start;
+                let (runs, run) = match columns.len() == channels {
+                    true => (1, pixels * channels),
+                    false => (pixels, columns.len()),
+                };
+                for at in (0..runs).map(|i| first + i * channels) {
+                    // SAFETY: these are pixels of this task's tiles in the output and channels of its panels, which no
+                    // other task has.
+                    let values = unsafe { core::slice::from_raw_parts_mut(self.out.add(at), run) };
+                    finish(self.isa, then, at, values);
+                }
+            }
+            tile += side_by_side;
+        }
+    }
+}
