@@ -17,7 +17,7 @@
 //!  tap                └────────┘  and what else is to follow while the tile is in the first-level cache
 //! ```
 //!
-//! There are no blocks along k. As many panels as fit the second-level cache are taken at a time ([`NEAR`] bytes); tiles of
+//! There are no blocks along k. As many panels as fit the second-level cache are taken at a time (`NEAR` bytes); tiles of
 //! pixels pass by them, and a tile's pixels stay in the first-level cache from panel to panel.
 #![allow(unsafe_code, reason = "addresses handed to the micro-kernels")]
 
