@@ -103,6 +103,11 @@ fn many_blocks_and_many_panels() {
 }
 
 #[test]
+fn long_sums_stay_exact() {
+    check(&layer([10, 11], (512, 20), [1; 4]));
+}
+
+#[test]
 fn padding_wider_than_a_patch() {
     check(&layer([3, 2], (4, 5), [7, 9, 8, 6]));
 }
