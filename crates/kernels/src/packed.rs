@@ -36,7 +36,7 @@ use sconce_parallel::{Parallel, Serial};
 use tile::{Family, MOST_ROWS, Tile};
 
 /// Most taps of a filter.
-pub const MOST_TAPS: usize = 128;
+pub const MOST_TAPS: usize = 256;
 /// Bytes of weights that stay in the second-level cache while pixels pass by.
 const NEAR: usize = 512 * 1024;
 /// Elements that are finished together: they are still in the first-level cache.
