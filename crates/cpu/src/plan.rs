@@ -10,7 +10,7 @@ mod select;
 use crate::memory::{ALIGN, Block, Io, Memory, Slot};
 use crate::model::Options;
 use crate::steps::{Context, ROW_HEAD, Rearrange, Step};
-use crate::weights::elements;
+use crate::weights::element_count;
 use sconce_graph::memory::{self, Buffer};
 use sconce_graph::{Element, Graph, Op, Origin, Scheme, Shape, ValueId, infer};
 use select::{Selected, select};
@@ -143,11 +143,11 @@ impl fmt::Display for Plan {
 
 /// Bytes that a value takes in memory.
 fn stored(element: &Element, sizes: &[usize]) -> Option<usize> {
-    let count = elements(sizes)?;
+    let count = element_count(sizes)?;
     match element {
         Element::Quantized(quantized) => match quantized.scheme {
             Scheme::PerToken { dims } => {
-                let rows = elements(sizes.get(..sizes.len().checked_sub(dims)?)?)?;
+                let rows = element_count(sizes.get(..sizes.len().checked_sub(dims)?)?)?;
                 count.checked_add(rows.checked_mul(ROW_HEAD)?)
             }
             _ => element.bytes(count),

@@ -14,7 +14,7 @@ pub(crate) fn check(graph: &Graph, constants: &dyn Constants) -> Result<(), Stri
     let length = |id: ConstantId| constants.bytes(&graph.constants[id.index()].source).map(<[u8]>::len);
     for (index, value) in graph.values.iter().enumerate() {
         let ty = &value.ty;
-        let count = elements(&ty.sizes()).ok_or_else(|| format!("%{index} of type {ty} is too large"))?;
+        let count = element_count(&ty.sizes()).ok_or_else(|| format!("%{index} of type {ty} is too large"))?;
         let mut wanted = Vec::new();
         if let Some(id) = graph.as_constant(ValueId(index as u32)) {
             wanted.push((id, stored_bytes(&ty.element, &ty.sizes(), count)));
@@ -37,7 +37,7 @@ pub(crate) fn check(graph: &Graph, constants: &dyn Constants) -> Result<(), Stri
 }
 
 /// How many elements a tensor has, unless that is more than a number can say.
-pub(crate) fn elements(sizes: &[usize]) -> Option<usize> {
+pub(crate) fn element_count(sizes: &[usize]) -> Option<usize> {
     sizes.iter().try_fold(1usize, |count, size| count.checked_mul(*size))
 }
 
@@ -103,7 +103,7 @@ impl<'a> Known<'a> {
         let Some(id) = self.graph.as_constant(value) else { return Cow::Borrowed(&[]) };
         let ty = self.graph.ty(value);
         let (bytes, sizes) = (self.bytes(id), ty.sizes());
-        let count = elements(&sizes).unwrap_or(0);
+        let count = element_count(&sizes).unwrap_or(0);
         match &ty.element {
             Element::Plain(ScalarType::Float) => match view::view(&bytes[..count * 4]) {
                 Some(floats) => Cow::Borrowed(floats),
@@ -126,7 +126,7 @@ impl<'a> Known<'a> {
         match (self.graph.as_constant(value), ty.quantized()) {
             (Some(id), Some(quantized)) => {
                 let sizes = ty.sizes();
-                let count = elements(&sizes).unwrap_or(0);
+                let count = element_count(&sizes).unwrap_or(0);
                 Self::integers(quantized.storage, self.bytes(id), &sizes, count)
             }
             _ => Vec::new(),

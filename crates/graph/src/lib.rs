@@ -32,7 +32,7 @@ mod text;
 mod types;
 mod verify;
 
-pub use graph::{Constant, ConstantId, Constants, Graph, Node, NodeId, Origin, Source, Then, Value, ValueId};
+pub use graph::{Constant, ConstantId, Constants, Graph, Node, Origin, Source, Then, Value, ValueId};
 pub use infer::{Shape, infer, result_shapes};
 pub use op::{Combine, Function, Op, Reduction};
 pub use text::{ParseError, parse};

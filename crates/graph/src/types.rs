@@ -23,11 +23,6 @@ impl Type {
         Self { element, dims: self.dims.clone() }
     }
 
-    /// The same elements with other sizes.
-    pub fn with_sizes(&self, sizes: &[usize]) -> Self {
-        Self { element: self.element.clone(), dims: sizes.iter().map(|&size| Dim::Fixed(size)).collect() }
-    }
-
     /// The sizes; bounds where they are not fixed.
     pub fn sizes(&self) -> Vec<usize> {
         self.dims.iter().map(Dim::bound).collect()

@@ -7,7 +7,7 @@ use crate::steps::{
     DepthwiseConvolution, DepthwiseInt8, Filter, Kind, MOST_AFTER, Map, MatMul, Mean, MeanInt8, Pad, Pool, PoolKind,
     Rearrange, ResizeBilinear, Softmax, Step, Winograd, function,
 };
-use crate::weights::{elements, is_known};
+use crate::weights::{element_count, is_known};
 use sconce_format::ScalarType;
 use sconce_graph::{Element, Graph, Node, Op, Quantized, Reduction, Scheme, Shape, Storage, Then, ValueId};
 use sconce_kernels::copy::contiguous_strides;
@@ -83,7 +83,7 @@ impl Site<'_> {
             Op::Reduce { of, axes, .. } => self.reduce(*of, axes),
             Op::Softmax => {
                 let (&n, outer) = self.input(0).split_last()?;
-                self.floats(Softmax { rows: Axis::rows(elements(outer)?, n), after: self.after(1) })
+                self.floats(Softmax { rows: Axis::rows(element_count(outer)?, n), after: self.after(1) })
             }
             Op::ResizeBilinear { size, align_corners } => self.resize(*size, *align_corners),
             Op::Transpose { order } => {
@@ -190,7 +190,7 @@ impl Site<'_> {
                 (Storage::UInt8, Scheme::PerTensor { scale, zero }) => Some(Kind::UInt8(*scale, *zero)),
                 (Storage::Int32, Scheme::PerTensor { scale, zero }) => Some(Kind::Int32(*scale, *zero)),
                 (Storage::Int8, Scheme::PerToken { dims }) => {
-                    Some(Kind::Rows(elements(&sizes[sizes.len().checked_sub(*dims)?..])?))
+                    Some(Kind::Rows(element_count(&sizes[sizes.len().checked_sub(*dims)?..])?))
                 }
                 _ => None,
             },
@@ -200,9 +200,9 @@ impl Site<'_> {
     fn linear(&self, transposed: bool) -> Option<Selected> {
         let (&k, rows) = self.input(0).split_last()?;
         let (&n, _) = self.output().split_last()?;
-        let rows = elements(rows)?;
+        let rows = element_count(rows)?;
         if self.graph.as_constant(self.node.inputs[1]).is_some() {
-            let layout = if transposed { Filter::InOut } else { Filter::OutTapsIn };
+            let layout = if transposed { Filter::Columns } else { Filter::Rows };
             return self.packed(Conv2d::linear(rows, k, n), layout, rows);
         }
         let bias = self.node.inputs.len() > 2;
@@ -219,10 +219,10 @@ impl Site<'_> {
         let (a_batch, &[m, k]) = self.input(0).split_last_chunk()?;
         let (b_batch, &[_, n]) = self.input(1).split_last_chunk()?;
         let (batch, _) = self.output().split_last_chunk::<2>()?;
-        let count = elements(batch)?;
+        let count = element_count(batch)?;
         let after = self.after(2);
         // One right operand for all: the left matrices are one tall matrix.
-        if elements(b_batch)? == 1 && elements(a_batch)? == count {
+        if element_count(b_batch)? == 1 && element_count(a_batch)? == count {
             let m = count.checked_mul(m)?;
             return self.product(MatMul { m, n, k, transposed: false, pairs: vec![(0, 0)], bias: false, after });
         }
@@ -236,10 +236,10 @@ impl Site<'_> {
         let image = Conv2d { batch, input: [height, width], kernel: [kh, kw], ..Conv2d::linear(1, in_channels, first) };
         let (conv, layout) = match self.node.op {
             Op::Conv2d { stride, padding, dilation, groups } => {
-                (Conv2d { stride, padding, dilation, groups, ..image }, Filter::OutTapsIn)
+                (Conv2d { stride, padding, dilation, groups, ..image }, Filter::Rows)
             }
             Op::ConvTranspose2d { stride, padding, dilation, groups, extra } => {
-                (Conv2d { stride, padding, dilation, groups, extra, transposed: true, ..image }, Filter::OutTapsIn)
+                (Conv2d { stride, padding, dilation, groups, extra, transposed: true, ..image }, Filter::Rows)
             }
             Op::DepthwiseConv2d { stride, padding, dilation } if last == in_channels => {
                 let (input, kernel) = ([height, width], [kh, kw]);
@@ -248,7 +248,7 @@ impl Site<'_> {
             }
             Op::DepthwiseConv2d { stride, padding, dilation } => {
                 let each = Conv2d { out_channels: last, groups: in_channels, ..image };
-                (Conv2d { stride, padding, dilation, ..each }, Filter::TapsOut)
+                (Conv2d { stride, padding, dilation, ..each }, Filter::Columns)
             }
             _ => return None,
         };
@@ -280,7 +280,7 @@ impl Site<'_> {
             }
             None => {
                 let (filter, bias) = self.weights()?;
-                if let Some(output) = self.winograd(&conv) {
+                if let Some(output) = self.winograd(&conv).filter(|_| layout == Filter::Rows) {
                     let step = Winograd { node, conv, output, filter, bias, after: self.after(1) };
                     let scratch = step.scratch(self.options.isa, self.width);
                     return Some(self.step(step, 1, scratch));
@@ -389,8 +389,9 @@ impl Site<'_> {
 
     fn concat(&self, axis: usize) -> Option<Selected> {
         let size = self.element_size()?;
-        let rows = elements(&self.output()[..axis])?;
-        let widths = (0..self.node.inputs.len()).map(|index| elements(&self.input(index)[axis..])?.checked_mul(size));
+        let rows = element_count(&self.output()[..axis])?;
+        let widths =
+            (0..self.node.inputs.len()).map(|index| element_count(&self.input(index)[axis..])?.checked_mul(size));
         let widths = widths.collect::<Option<Vec<_>>>()?;
         Some(self.step(Concat { rows, widths }, self.node.inputs.len(), 0))
     }

@@ -9,25 +9,29 @@ use sconce_kernels::depthwise::{self, Depthwise};
 use sconce_kernels::packed::{self, Conv2d, conv2d, pack, packed_len};
 use sconce_kernels::winograd::{self, Output};
 
-/// Where the weight of output channel, tap and input channel lies in a filter.
+/// How a filter lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filter {
     /// `[out, taps, in]`
-    OutTapsIn,
-    /// `[taps, out]`, with one input channel
-    TapsOut,
-    /// `[in, out]`, with one tap
-    InOut,
+    Rows,
+    /// `[taps, in, out]`
+    Columns,
 }
 
 impl Filter {
     /// The place of weight `index`, counted in `[out, taps, in]` with `k` weights per output channel.
     pub(super) fn place(self, index: usize, k: usize, out: usize) -> usize {
         match self {
-            Self::OutTapsIn => index,
-            Self::TapsOut | Self::InOut => index % k * out + index / k,
+            Self::Rows => index,
+            Self::Columns => index % k * out + index / k,
         }
     }
+}
+
+/// A convolution in words.
+pub(super) fn describe(conv: &Conv2d) -> String {
+    let Conv2d { input: [h, w], in_channels, out_channels, kernel: [kh, kw], stride, .. } = conv;
+    format!("packed product {h}x{w}x{in_channels} -> {out_channels}, filter {kh}x{kw}, stride {stride:?}")
 }
 
 /// A convolution, or a linear layer as the convolution of one tap.
@@ -47,8 +51,8 @@ impl Convolution {
             let filter = context.known.numbers(self.filter);
             let bias = self.bias.map(|bias| context.known.numbers(bias));
             let filter = match self.layout {
-                Filter::OutTapsIn => packed::Filter::Rows(&filter),
-                Filter::TapsOut | Filter::InOut => packed::Filter::Columns(&filter),
+                Filter::Rows => packed::Filter::Rows(&filter),
+                Filter::Columns => packed::Filter::Columns(&filter),
             };
             pack(context.isa, context.par, conv, filter, bias.as_deref(), floats);
         })
@@ -65,8 +69,7 @@ impl Step for Convolution {
     }
 
     fn describe(&self) -> String {
-        let Conv2d { input: [h, w], in_channels, out_channels, kernel: [kh, kw], stride, .. } = self.conv;
-        format!("packed product {h}x{w}x{in_channels} -> {out_channels}, filter {kh}x{kw}, stride {stride:?}")
+        describe(&self.conv)
     }
 }
 

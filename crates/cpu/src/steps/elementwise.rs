@@ -11,6 +11,32 @@ use sconce_kernels::{Isa, softmax, split};
 /// Elements that are copied and then computed while they are in the nearest cache.
 const PIECE: usize = 4 * 1024;
 
+/// `with_function!(kind, f => use of f)`, compiled for each function of two numbers.
+macro_rules! with_function {
+    ($kind:expr, $f:ident => $use:expr) => {
+        with_function!(rows $kind, $f, $use;
+            Add |a, b| a + b;
+            Subtract |a, b| a - b;
+            Multiply |a, b| a * b;
+            Divide |a, b| a / b;
+            Maximum |a, b| if a > b || a.is_nan() { a } else { b };
+            Minimum |a, b| if a < b || a.is_nan() { a } else { b };
+            PRelu |a, b| if a < 0.0 { a * b } else { a };
+        )
+    };
+    (rows $kind:expr, $f:ident, $use:expr; $($name:ident |$a:ident, $b:ident| $value:expr;)*) => {
+        match $kind {
+            $(Kind::$name => {
+                #[inline(always)]
+                fn $f($a: f32, $b: f32) -> f32 {
+                    $value
+                }
+                $use
+            })*
+        }
+    };
+}
+
 /// A function of each element.
 pub(crate) struct Map {
     pub(crate) function: Function,
@@ -45,41 +71,7 @@ impl Step for Combine {
         let then = Following::new(&self.after, &buffers);
         let (a, b): (&[f32], &[f32]) = (elements(buffers.read(0)), elements(buffers.read(1)));
         let output: &mut [f32] = elements_mut(buffers.output);
-        macro_rules! combine {
-            ($f:expr) => {
-                map::binary(context.isa, context.par, &self.shape, a, b, output, $f)
-            };
-        }
-        match self.kind {
-            Kind::Add => combine!(
-                #[inline(always)]
-                |a: f32, b: f32| a + b
-            ),
-            Kind::Subtract => combine!(
-                #[inline(always)]
-                |a: f32, b: f32| a - b
-            ),
-            Kind::Multiply => combine!(
-                #[inline(always)]
-                |a: f32, b: f32| a * b
-            ),
-            Kind::Divide => combine!(
-                #[inline(always)]
-                |a: f32, b: f32| a / b
-            ),
-            Kind::Maximum => combine!(
-                #[inline(always)]
-                |a: f32, b: f32| if a > b || a.is_nan() { a } else { b }
-            ),
-            Kind::Minimum => combine!(
-                #[inline(always)]
-                |a: f32, b: f32| if a < b || a.is_nan() { a } else { b }
-            ),
-            Kind::PRelu => combine!(
-                #[inline(always)]
-                |a: f32, b: f32| if a < 0.0 { a * b } else { a }
-            ),
-        }
+        with_function!(self.kind, f => map::binary(context.isa, context.par, &self.shape, a, b, output, f));
         then.finish(context, output);
     }
 
@@ -97,15 +89,7 @@ pub(super) fn combine(isa: Isa, kind: Kind, a: &mut [f32], b: &[f32]) {
             || a.iter_mut().zip(b).for_each(|(a, b)| *a = f(*a, *b)),
         );
     }
-    match kind {
-        Kind::Add => each(isa, a, b, |a, b| a + b),
-        Kind::Subtract => each(isa, a, b, |a, b| a - b),
-        Kind::Multiply => each(isa, a, b, |a, b| a * b),
-        Kind::Divide => each(isa, a, b, |a, b| a / b),
-        Kind::Maximum => each(isa, a, b, |a, b| if a > b || a.is_nan() { a } else { b }),
-        Kind::Minimum => each(isa, a, b, |a, b| if a < b || a.is_nan() { a } else { b }),
-        Kind::PRelu => each(isa, a, b, |a, b| if a < 0.0 { a * b } else { a }),
-    }
+    with_function!(kind, f => each(isa, a, b, f));
 }
 
 /// Softmax of rows.

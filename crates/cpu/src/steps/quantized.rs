@@ -1,5 +1,6 @@
 //! Convolutions and linear layers of bytes.
 
+use super::convolution::describe;
 use super::{After, Context, Filter, Following, ROW_HEAD, Step, elements, elements_mut};
 use crate::memory::Buffers;
 use crate::weights::Weights;
@@ -60,11 +61,6 @@ impl Step for ConvolutionInt8 {
     fn describe(&self) -> String {
         format!("bytes: {}", describe(&self.conv))
     }
-}
-
-pub(super) fn describe(conv: &Conv2d) -> String {
-    let Conv2d { input: [h, w], in_channels, out_channels, kernel: [kh, kw], stride, .. } = conv;
-    format!("packed product {h}x{w}x{in_channels} -> {out_channels}, filter {kh}x{kw}, stride {stride:?}")
 }
 
 /// A convolution of each channel of bytes by itself.

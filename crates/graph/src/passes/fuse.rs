@@ -14,7 +14,7 @@ pub fn fuse_steps(graph: &mut Graph, takes: impl Fn(&Node) -> bool) -> usize {
     let mut fused = 0;
     while let Some((maker, reader, then)) = find(graph, &takes) {
         let mut node = graph.nodes[maker].clone();
-        node.then.extend(then);
+        node.then.push(then);
         node.then.extend(&graph.nodes[reader].then);
         node.outputs = graph.nodes[reader].outputs.clone();
         graph.nodes[reader] = node;
@@ -25,7 +25,7 @@ pub fn fuse_steps(graph: &mut Graph, takes: impl Fn(&Node) -> bool) -> usize {
 }
 
 /// A node, its only reader, and the step that the reader is.
-fn find(graph: &Graph, takes: impl Fn(&Node) -> bool) -> Option<(usize, usize, Option<Then>)> {
+fn find(graph: &Graph, takes: impl Fn(&Node) -> bool) -> Option<(usize, usize, Then)> {
     let (makers, counts) = (graph.makers(), graph.read_counts());
     // A value that a node with one output makes for one reader, without rounding it.
     let maker = |value: ValueId| {
@@ -42,9 +42,9 @@ fn find(graph: &Graph, takes: impl Fn(&Node) -> bool) -> Option<(usize, usize, O
     };
     graph.nodes.iter().enumerate().find_map(|(reader, node)| match (&node.op, node.inputs.as_slice()) {
         (Op::Map(limits @ Function::Clamp { .. }), &[x]) if graph.ty(x).quantized().is_some() => {
-            Some((limited(x, node)?, reader, Some(Then::Apply(*limits))))
+            Some((limited(x, node)?, reader, Then::Apply(*limits)))
         }
-        (Op::Map(function), &[x]) => Some((maker(x)?, reader, Some(Then::Apply(*function)))),
+        (Op::Map(function), &[x]) => Some((maker(x)?, reader, Then::Apply(*function))),
         (Op::Combine(combine @ (Combine::Add | Combine::Multiply)), &[a, b]) => {
             let alike = graph.ty(a).dims == graph.ty(b).dims && graph.ty(a).element == graph.ty(b).element;
             // The later of the two operands, so that a chain of nodes is fused from its end.
@@ -52,7 +52,7 @@ fn find(graph: &Graph, takes: impl Fn(&Node) -> bool) -> Option<(usize, usize, O
             let found = candidates.into_iter().find_map(|(own, other)| Some((maker(own)?, other)));
             let (place, other) = found.filter(|_| alike && a != b)?;
             let step = if *combine == Combine::Add { Then::Add(other) } else { Then::Multiply(other) };
-            Some((place, reader, Some(step)))
+            Some((place, reader, step))
         }
         _ => None,
     })

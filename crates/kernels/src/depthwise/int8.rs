@@ -12,6 +12,7 @@
 use super::{BLOCK, Depthwise, Line, each_part};
 use crate::gemm::clamp;
 use crate::isa::Isa;
+use crate::math::ROUND;
 use core::ops::Range;
 use sconce_parallel::Parallel;
 
@@ -186,8 +187,6 @@ impl Pixel<'_> {
 /// Makes bytes of the sums; scales come as the bits of numbers.
 #[inline(always)]
 fn quantize(sums: &[i32], scales: &[i32], q: Quantization, output: &mut [i8]) {
-    /// Added to a small number, leaves it in the low bits, rounded with ties to even.
-    const ROUND: f32 = 12_582_912.0;
     let zero = i32::from(q.output_zero);
     let steps = |limit: i8| (i32::from(limit) - zero) as f32;
     let limits = (steps(q.limits.0), steps(q.limits.1));

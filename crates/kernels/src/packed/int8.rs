@@ -33,6 +33,7 @@ pub use layout::{Kind, pack, pack_nibbles, packed_len, scratch_len};
 
 use super::{Conv2d, NEAR, WORTH_THREADS, cuts};
 use crate::isa::Isa;
+use crate::math::ROUND;
 use crate::split::{self, Block, Slots};
 use core::ops::Range;
 use layout::{Layout, STRIP};
@@ -83,10 +84,6 @@ pub fn conv2d(
         }
     });
 }
-
-/// `1.5 * 2^23`: a small number added to it is rounded to a whole one, ties to even, and the bits count up from a multiple
-/// of 256.
-const ROUND: f32 = 12_582_912.0;
 
 /// A piece of the output whose sums are known.
 struct Piece<'a> {
