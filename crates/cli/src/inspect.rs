@@ -6,9 +6,9 @@ use crate::print::{bytes, table};
 use sconce::core::{Method, Registry as _};
 use sconce::format::pte::{InstructionArguments, KernelTypes, Payload};
 use sconce::format::{FileKind, bpte, ptd};
-use sconce::{Error, Module, Needs, Options, Registry};
+use sconce::{Error, Module, Needs, Options, PlannedCalls, Registry};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::num::NonZeroUsize;
@@ -21,7 +21,7 @@ pub(crate) struct Inspect {
     /// A program (.pte), data file (.ptd) or bundled program (.bpte)
     #[arg(value_name = "MODEL.pte|.ptd|.bpte")]
     file: PathBuf,
-    /// Lists the instructions with their arguments, and the steps of the engine behind each delegate
+    /// Lists the instructions with their arguments, and the steps of the engine behind each delegate and each run of calls
     #[arg(long)]
     plan: bool,
     /// Prints JSON
@@ -33,6 +33,9 @@ pub(crate) struct Inspect {
     /// Threads for which the memory of a session is computed
     #[arg(long, value_name = "N", default_value = "1")]
     threads: NonZeroUsize,
+    /// Plans without methods that round more than plain sums of products do
+    #[arg(long)]
+    exact: bool,
 }
 
 /// What is inside a file.
@@ -65,6 +68,7 @@ struct MethodReport {
     instructions: usize,
     operators: Vec<OperatorReport>,
     delegates: Vec<DelegateReport>,
+    planned: PlannedReport,
     external: Vec<ExternalReport>,
     memory: MemoryReport,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,7 +81,29 @@ struct OperatorReport {
     calls: usize,
     /// How many of the calls compute from constants alone and run once, not in every run.
     once: usize,
+    /// How many are planned together with their neighbours.
+    planned: usize,
     present: bool,
+}
+
+/// The kernel calls that are planned together.
+#[derive(Debug, Serialize)]
+struct PlannedReport {
+    calls: usize,
+    /// Of so many that are not computed once.
+    of: usize,
+    runs: Vec<RunReport>,
+}
+
+/// Neighbouring kernel calls that run as one.
+#[derive(Debug, Serialize)]
+struct RunReport {
+    first: u32,
+    last: u32,
+    calls: usize,
+    /// What the engine will do, line by line.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -139,7 +165,8 @@ impl Inspect {
 
     /// Looks at programs that this build cannot run, too.
     fn options(&self) -> Options {
-        let loading = Loading { data: self.data.clone(), threads: Some(self.threads) };
+        let loading =
+            Loading { data: self.data.clone(), threads: Some(self.threads), exact: self.exact, ..Loading::default() };
         loading.options().lazy(true).memory_limit(usize::MAX)
     }
 
@@ -202,16 +229,34 @@ impl Inspect {
     fn method(&self, module: &Module, method: Method<'_>) -> MethodReport {
         let ports = |infos: Vec<Option<sconce::core::ValueInfo<'_>>>| infos.iter().flatten().map(Port::new).collect();
         let chains = method.plan().chains();
+        // What cannot be loaded is not planned either.
+        let planned = module.planned_calls(method.name()).unwrap_or_default();
+        let operators = operators(module, method, &planned);
         MethodReport {
             name: method.name().to_owned(),
             inputs: ports((0..method.inputs()).map(|index| method.input(index)).collect()),
             outputs: ports((0..method.outputs()).map(|index| method.output(index)).collect()),
             instructions: chains.iter().map(|chain| chain.instructions().len()).sum(),
-            operators: operators(module, method),
             delegates: self.delegates(module, method),
+            planned: self.planned(&operators, &planned),
+            operators,
             external: external(method),
             memory: memory(module, method),
             plan: self.plan.then(|| listing::lines(method)),
+        }
+    }
+
+    fn planned(&self, operators: &[OperatorReport], planned: &[PlannedCalls]) -> PlannedReport {
+        let run = |run: &PlannedCalls| RunReport {
+            first: run.instructions.start,
+            last: run.instructions.end.saturating_sub(1),
+            calls: run.calls,
+            steps: if self.plan { run.plan.lines().map(str::to_owned).collect() } else { Vec::new() },
+        };
+        PlannedReport {
+            calls: operators.iter().map(|row| row.planned).sum(),
+            of: operators.iter().map(|row| row.calls - row.once).sum(),
+            runs: planned.iter().map(run).collect(),
         }
     }
 
@@ -235,30 +280,31 @@ impl Inspect {
     }
 }
 
-fn operators(module: &Module, method: Method<'_>) -> Vec<OperatorReport> {
+fn operators(module: &Module, method: Method<'_>, planned: &[PlannedCalls]) -> Vec<OperatorReport> {
     let registry = Registry::with_defaults();
     let plan = method.plan();
     // What cannot be loaded is not folded either.
     let folded: BTreeSet<u32> = module.folded(method.name()).unwrap_or_default().into_iter().collect();
-    let mut calls: BTreeMap<i32, (usize, usize)> = BTreeMap::new();
+    let report = |operator: sconce::format::pte::Operator<'_>| OperatorReport {
+        name: operator.to_string(),
+        calls: 0,
+        once: 0,
+        planned: 0,
+        present: registry.find_kernel(&operator).is_some(),
+    };
+    let mut reports: Vec<_> = plan.operators().iter().map(report).collect();
     for (chain, number) in plan.chains().iter().zip(0u32..) {
         for (instruction, index) in chain.instructions().iter().zip(0u32..) {
-            if let InstructionArguments::KernelCall(call) = instruction.instr_args() {
-                let (all, once) = calls.entry(call.op_index()).or_default();
-                *all += 1;
-                *once += usize::from(number == 0 && folded.contains(&index));
-            }
+            let InstructionArguments::KernelCall(call) = instruction.instr_args() else { continue };
+            let report = usize::try_from(call.op_index()).ok().and_then(|index| reports.get_mut(index));
+            let Some(report) = report else { continue };
+            let once = number == 0 && folded.contains(&index);
+            let joined = number == 0 && !once && planned.iter().any(|run| run.instructions.contains(&index));
+            report.calls += 1;
+            report.once += usize::from(once);
+            report.planned += usize::from(joined);
         }
     }
-    let mut reports: Vec<_> = (0i32..)
-        .zip(plan.operators().iter())
-        .map(|(index, operator)| OperatorReport {
-            name: operator.to_string(),
-            calls: calls.get(&index).map_or(0, |(all, _)| *all),
-            once: calls.get(&index).map_or(0, |(_, once)| *once),
-            present: registry.find_kernel(&operator).is_some(),
-        })
-        .collect();
     reports.sort_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.name.cmp(&b.name)));
     reports
 }
@@ -373,16 +419,23 @@ impl MethodReport {
         }
         let availability = |present: bool| if present { "" } else { "not in this build" }.to_owned();
         section(out, "operators", &self.operators, |row| {
-            let path = match row.once {
-                0 => availability(row.present),
-                once if once == row.calls => "once, at load".to_owned(),
-                once => format!("{once} of them once, at load"),
+            let part = |count: usize, path: &str| match count {
+                0 => None,
+                count if count == row.calls => Some(path.to_owned()),
+                count => Some(format!("{count} of them {path}")),
             };
+            let paths = [part(row.planned, "planned"), part(row.once, "once, at load")];
+            let path = paths.into_iter().flatten().collect::<Vec<_>>().join(", ");
+            let path = if row.present { path } else { availability(false) };
             vec![format!("{} x", row.calls), row.name.clone(), path]
         })?;
         section(out, "delegates", &self.delegates, |row| {
             vec![row.backend.clone(), bytes(row.payload_bytes), availability(row.present)]
         })?;
+        if !self.planned.runs.is_empty() {
+            let PlannedReport { calls, of, runs } = &self.planned;
+            writeln!(out, "  {calls} of {of} kernel calls are planned, in {} run(s)", runs.len())?;
+        }
         section(out, "external tensors", &self.external, |row| {
             let given = if row.present { "" } else { "not given: pass its file with --data" };
             vec![row.name.clone(), bytes(row.bytes), given.to_owned()]
@@ -392,6 +445,10 @@ impl MethodReport {
         for (index, delegate) in self.delegates.iter().enumerate().filter(|(_, delegate)| !delegate.steps.is_empty()) {
             writeln!(out, "  delegate {index}, {}", delegate.backend)?;
             delegate.steps.iter().try_for_each(|step| writeln!(out, "    {step}"))?;
+        }
+        for run in self.planned.runs.iter().filter(|run| !run.steps.is_empty()) {
+            writeln!(out, "  instructions {} to {}, {} kernel calls", run.first, run.last, run.calls)?;
+            run.steps.iter().try_for_each(|step| writeln!(out, "    {step}"))?;
         }
         Ok(())
     }

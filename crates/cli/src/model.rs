@@ -16,12 +16,29 @@ pub(crate) struct Loading {
     /// Threads [default: the physical cores]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,
+    /// Who runs the calls of kernels: the CPU engine wherever it can, or each operator by itself
+    #[arg(long, value_name = "ENGINE", default_value = "auto")]
+    pub(crate) engine: Engine,
+    /// Leaves out methods that round more than plain sums of products do, such as Winograd's
+    #[arg(long)]
+    pub(crate) exact: bool,
+}
+
+/// Who runs the calls of kernels.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Engine {
+    /// The CPU engine, wherever it can.
+    #[default]
+    Auto,
+    /// Each operator by itself.
+    Reference,
 }
 
 impl Loading {
     /// As options of the runtime.
     pub(crate) fn options(&self) -> Options {
-        let options = self.data.iter().fold(Options::new(), Options::data);
+        let options = Options::new().plan(self.engine == Engine::Auto).exact(self.exact);
+        let options = self.data.iter().fold(options, Options::data);
         self.threads.map_or(options.clone(), |threads| options.threads(threads.get()))
     }
 
@@ -29,7 +46,7 @@ impl Loading {
     pub(crate) fn or_beside(&self, program: &Path) -> Self {
         let beside = program.with_extension("ptd");
         let data = if self.data.is_empty() && beside.is_file() { vec![beside] } else { self.data.clone() };
-        Self { data, threads: self.threads }
+        Self { data, ..self.clone() }
     }
 }
 

@@ -294,8 +294,9 @@ fn digits_are_recognised() {
 
 #[test]
 fn every_golden_program_passes() {
-    for (folder, least) in [("", 80), ("calls", 250), ("samples", 300), ("xnnpack", 8)] {
-        let answer = sconce(["check", golden(folder).to_str().unwrap()]);
+    let folders = [("", 80), ("calls", 250), ("samples", 300), ("xnnpack", 8)];
+    for ((folder, least), engine) in folders.into_iter().flat_map(|folder| [(folder, "auto"), (folder, "reference")]) {
+        let answer = sconce(["check", "--engine", engine, golden(folder).to_str().unwrap()]);
         assert!(answer.code == 0 && answer.out.ends_with(" passed, 0 failed\n"), "{}{}", answer.out, answer.err);
         let passed = answer.out.lines().last().and_then(|line| line.split(' ').next()?.parse().ok());
         assert!(passed.is_some_and(|passed: usize| passed >= least), "{}", answer.out);

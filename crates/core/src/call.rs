@@ -371,6 +371,18 @@ impl<'c> Call<'c> {
         self.memory.program
     }
 
+    /// The bytes of a tensor among the method's values, by number, if no run changes them.
+    pub fn constant_value(&self, value: u32) -> Option<&'c [u8]> {
+        let Slot::Tensor(record) = self.state.slot(usize::try_from(value).ok()?) else { return None };
+        match self.state.place(record) {
+            Place::None | Place::Arena { .. } | Place::Input(_) => None,
+            place => {
+                let len = byte_size(self.state.dtype(record), &self.state.shape(record))?;
+                self.memory.outside(place, len).ok()
+            }
+        }
+    }
+
     /// A tensor to read.
     pub fn tensor(&self, argument: usize) -> Result<Tensor<'c>, Fault> {
         self.view(argument, self.record(argument)?)

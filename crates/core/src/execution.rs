@@ -68,6 +68,21 @@ impl Folded<'_> {
     }
 }
 
+/// Instructions of the first chain that a delegate runs as one.
+#[derive(Clone, Copy)]
+pub struct Region<'a> {
+    /// The first of them.
+    pub first: u32,
+    /// The one after the last.
+    pub next: u32,
+    /// The values that the delegate reads, then those that it writes.
+    pub args: Scalars<'a, i32>,
+    /// Who runs them.
+    pub delegate: &'a dyn Delegate,
+    /// Which of the execution's states is the delegate's.
+    pub state: usize,
+}
+
 /// Bytes outside of arenas: constants, inputs and folded results.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory<'a> {
@@ -112,6 +127,7 @@ pub struct Execution<'a> {
     scratch: &'a mut [u64],
     inputs: &'a [Value<'a>],
     folded: Folded<'a>,
+    regions: &'a [Region<'a>],
 }
 
 impl<'a> Execution<'a> {
@@ -141,12 +157,18 @@ impl<'a> Execution<'a> {
             scratch,
             inputs: &[],
             folded: Folded::default(),
+            regions: &[],
         }
     }
 
     /// Uses results that were computed ahead. The tensors must have been placed in the state block.
     pub fn set_folded(&mut self, folded: Folded<'a>) {
         self.folded = folded;
+    }
+
+    /// Runs these regions, in order of their first instructions, each as one step.
+    pub fn set_regions(&mut self, regions: &'a [Region<'a>]) {
+        self.regions = regions;
     }
 
     /// Lets the next step be instruction `index` of the first chain.
@@ -293,7 +315,15 @@ impl<'a> Execution<'a> {
         }
         let platform = self.environment.platform;
         let start = if platform.traces() { platform.ticks() } else { 0 };
-        let next = self.run_instruction(instruction.instr_args(), index).map_err(|fault| {
+        let region = match chain {
+            0 => self.regions.binary_search_by_key(&index, |region| region.first).ok(),
+            _ => None,
+        };
+        let ran = match region.and_then(|place| self.regions.get(place)) {
+            Some(region) => self.run_region(region),
+            None => self.run_instruction(instruction.instr_args(), index),
+        };
+        let next = ran.map_err(|fault| {
             platform.log(Level::Error, format_args!("instruction {index} of chain {chain}: {fault}"));
             Error::At { site, fault }
         })?;
@@ -302,6 +332,12 @@ impl<'a> Execution<'a> {
         }
         self.state.set_program_counter(chain, next);
         Ok(Step::Ran)
+    }
+
+    /// Runs the instructions of a region and gives the index of the next.
+    fn run_region(&mut self, region: &Region<'a>) -> Result<u32, Fault> {
+        self.delegated(region.delegate, region.state, region.args)?;
+        Ok(region.next)
     }
 
     /// Runs an instruction and gives the index of the next.
@@ -360,11 +396,15 @@ impl<'a> Execution<'a> {
     fn delegate_call(&mut self, delegate_index: i32, indices: Scalars<'a, i32>) -> Result<(), Fault> {
         let missing = Fault::new(Code::DelegateInvalidHandle, "the delegate was not made when the method was loaded");
         let index = usize::try_from(delegate_index).map_err(|_| missing)?;
-        let delegate = self.delegates.get(index).ok_or(missing)?;
+        let delegates = self.delegates;
+        self.delegated(&**delegates.get(index).ok_or(missing)?, index, indices)
+    }
+
+    fn delegated(&mut self, delegate: &dyn Delegate, state: usize, indices: Scalars<'a, i32>) -> Result<(), Fault> {
         let inputs = indices.len().saturating_sub(delegate.outputs());
         let (mut call, states) = self.call(indices, |argument| argument >= inputs)?;
-        let state = states.get_mut(index).ok_or(missing)?;
-        delegate.execute(&mut **state, &mut call)
+        let missing = Fault::new(Code::DelegateInvalidHandle, "the session has no state for this delegate");
+        delegate.execute(&mut **states.get_mut(state).ok_or(missing)?, &mut call)
     }
 
     /// A truth value, or whether all elements of a tensor of truth values are true.

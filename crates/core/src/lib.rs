@@ -40,7 +40,7 @@ mod tensor;
 pub use backend::{Backend, CompileSpecs, Delegate, InitContext, OptionValue, RuntimeOption, State as DelegateState};
 pub use call::{Args, Call, Ints, Scalar};
 pub use error::{Code, Error, Fault, Site};
-pub use execution::{Environment, Execution, Folded, Step, Value};
+pub use execution::{Environment, Execution, Folded, Region, Step, Value};
 pub use kernel::{Kernel, KernelId, Op, Registry, Tables, writes};
 pub use loader::{Bytes, DataLoader, NamedData, NoData, Part};
 pub use memory::Arena;

@@ -11,7 +11,7 @@ use crate::state::{Place, Record, Slot, State, head_words, record_words};
 use crate::tensor::byte_size;
 use crate::{
     Arena, Code, CompileSpecs, Delegate, Error, Fault, InitContext, KernelId, MAX_RANK, Owned, Parallel, Program,
-    Registry, RuntimeOption, ScalarType, Shape, Site,
+    Region, Registry, RuntimeOption, ScalarType, Shape, Site,
 };
 use sconce_format::pte::{self, ExecutionPlan, InstructionArguments, KernelTypes, Payload};
 
@@ -353,17 +353,26 @@ impl<'a> Method<'a> {
     }
 
     /// Words of scratch that the most demanding instruction needs, given a state block fresh from
-    /// [`Method::init_state`].
+    /// [`Method::init_state`]. Instructions that regions stand for need none of their own.
     pub fn scratch_words(
         &self,
         words: &mut [u64],
         registry: &dyn Registry,
         kernels: &[KernelId],
         delegates: &[Owned<dyn Delegate>],
+        regions: &[Region<'_>],
         parallel: &dyn Parallel,
     ) -> usize {
         let state = State::new(words);
-        let instructions = self.plan.chains().iter().flat_map(|chain| chain.instructions().iter());
+        let delegated = |delegate: &dyn Delegate, indices| {
+            let args = Args { method: *self, indices, state, parallel };
+            let inputs = args.len().saturating_sub(delegate.outputs());
+            scratch_words(delegate.scratch()).saturating_add(overlap_words(&args, |argument| argument >= inputs))
+        };
+        let instructions = self.plan.chains().iter().zip(0u32..).flat_map(|(chain, number)| {
+            let alone = move |index| number > 0 || !regions.iter().any(|r| r.first <= index && index < r.next);
+            chain.instructions().iter().zip(0u32..).filter(move |(_, index)| alone(*index)).map(|(it, _)| it)
+        });
         let needs = instructions.map(|instruction| match instruction.instr_args() {
             InstructionArguments::KernelCall(call) => {
                 let id = usize::try_from(call.op_index()).ok().and_then(|index| kernels.get(index));
@@ -374,14 +383,12 @@ impl<'a> Method<'a> {
             }
             InstructionArguments::DelegateCall(call) => {
                 let index = usize::try_from(call.delegate_index()).ok();
-                let Some(delegate) = index.and_then(|index| delegates.get(index)) else { return 0 };
-                let args = Args { method: *self, indices: call.args(), state, parallel };
-                let inputs = args.len().saturating_sub(delegate.outputs());
-                scratch_words(delegate.scratch()).saturating_add(overlap_words(&args, |argument| argument >= inputs))
+                index.and_then(|index| delegates.get(index)).map_or(0, |delegate| delegated(&**delegate, call.args()))
             }
             _ => 0,
         });
-        needs.max().unwrap_or(0)
+        let regions = regions.iter().map(|region| delegated(region.delegate, region.args));
+        needs.chain(regions).max().unwrap_or(0)
     }
 }
 

@@ -92,7 +92,7 @@ impl Blocks {
         method.resolve(registry, &mut blocks.kernels)?;
         assert!(method.state_words() <= 256 && method.arena_bytes(1).unwrap() <= 64);
         method.init_state(&mut blocks.state)?;
-        let words = method.scratch_words(&mut blocks.state, registry, &blocks.kernels, &[], &Serial);
+        let words = method.scratch_words(&mut blocks.state, registry, &blocks.kernels, &[], &[], &Serial);
         assert!(words <= 64, "{words}");
         Ok(blocks)
     }

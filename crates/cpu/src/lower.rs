@@ -3,17 +3,19 @@
 use crate::quantize::{element_wise, product};
 use crate::steps::MOST_AFTER;
 use sconce_format::ScalarType;
-use sconce_graph::{Element, Graph, Node, Op, Quantized, Scheme, passes};
+use sconce_graph::{Constants, Element, Graph, Node, Op, Quantized, Scheme, passes};
 
 /// Brings a graph into the form that the steps take.
-pub(crate) fn lower(graph: &mut Graph) {
+pub(crate) fn lower(graph: &mut Graph, constants: &dyn Constants) {
     passes::remove_dead(graph);
+    passes::sink_transposes(graph);
     passes::simplify_transposes(graph);
+    passes::fold_affine(graph, constants);
     // Limits of quantised products belong to them, whether or not the products are computed in bytes.
     passes::fuse_steps(graph, |node| is_product(node) && node.then.is_empty());
     passes::compute_in_float(graph, takes_as_it_is);
     passes::drop_narrowing(graph);
-    passes::find_silu(graph);
+    passes::find_functions(graph);
     passes::simplify_transposes(graph);
     passes::fuse_steps(graph, takes_another_step);
     passes::join_conversions(graph);

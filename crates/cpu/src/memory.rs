@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "disjoint slices of one arena, by ranges that were checked when the plan was made")]
 
 use crate::weights::Known;
-use sconce_graph::ConstantId;
+use sconce_graph::ValueId;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ pub(crate) enum Block {
     /// The session's arena.
     Arena,
     /// A constant of the graph.
-    Constant(ConstantId),
+    Constant(ValueId),
 }
 
 /// Some bytes of a block.
@@ -108,7 +108,7 @@ impl<'a> Memory<'a> {
     fn read(&self, slot: Slot) -> &'a [u8] {
         match slot.block {
             Block::Input(index) => &self.inputs[index][slot.range()],
-            Block::Constant(id) => &self.known.aligned(id)[slot.range()],
+            Block::Constant(value) => &self.known.aligned(value)[slot.range()],
             // SAFETY: `start` checked the range; the block is borrowed for 'a, and `buffers` lets no one write it while
             // the slice is in use.
             _ => unsafe { std::slice::from_raw_parts(self.start(slot), slot.bytes) },

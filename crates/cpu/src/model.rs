@@ -56,7 +56,7 @@ impl Model {
     pub fn new(mut graph: Graph, options: Options, constants: &dyn Constants) -> Result<Self, Error> {
         sconce_graph::verify(&graph).map_err(|invalid| Error(invalid.to_string()))?;
         check(&graph, constants).map_err(Error)?;
-        lower(&mut graph);
+        lower(&mut graph, constants);
         let packed = Packed::new(&graph);
         let model = Self { graph, options, packed, plans: Mutex::new(Vec::new()) };
         // What cannot be planned is said now, not in the first run.

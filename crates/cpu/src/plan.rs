@@ -182,8 +182,8 @@ impl<'a> Layout<'a> {
         }
         let mut places = vec![None; class.len()];
         for (index, value) in graph.values.iter().enumerate() {
-            if let Origin::Constant(id) = value.origin {
-                places[index] = Some(Block::Constant(id));
+            if let Origin::Constant(_) = value.origin {
+                places[index] = Some(Block::Constant(class[index]));
             }
         }
         for (index, id) in graph.inputs.iter().enumerate() {

@@ -6,15 +6,17 @@ mod elementwise;
 mod image;
 mod layout;
 mod matmul;
+mod norm;
 mod quantized;
 
 pub(crate) use convert::{CombineKinds, Convert, Kind, MeanInt8, ROW_HEAD};
-pub(crate) use convolution::{Convolution, DepthwiseConvolution, Filter, Winograd};
+pub(crate) use convolution::{Convolution, DepthwiseConvolution, Filter, Parameters, Winograd};
 use elementwise::combine;
 pub(crate) use elementwise::{Combine, Map, Mean, Softmax};
 pub(crate) use image::{ArgMaxPool, Pool, PoolKind, ResizeBilinear};
 pub(crate) use layout::{Concat, Pad, Rearrange};
 pub(crate) use matmul::MatMul;
+pub(crate) use norm::{Affine, LayerNorm};
 pub(crate) use quantized::{ConvolutionDynamic, ConvolutionInt8, DepthwiseInt8};
 
 use crate::memory::Buffers;
@@ -122,5 +124,8 @@ pub(crate) fn function(function: GraphFunction) -> Function {
         GraphFunction::Elu { alpha } => Function::Elu(alpha),
         GraphFunction::LeakyRelu { slope } => Function::LeakyRelu(slope),
         GraphFunction::Clamp { low, high } => Function::Clamp(low, high),
+        GraphFunction::Plus { value } => Function::Plus(value),
+        GraphFunction::Times { value } => Function::Times(value),
+        GraphFunction::Over { value } => Function::Over(value),
     }
 }

@@ -4,8 +4,9 @@ use crate::memory::Aligned;
 use half::{bf16, f16};
 use sconce_format::ScalarType;
 use sconce_graph::{ConstantId, Constants, Element, Graph, Quantized, Scheme, Storage, ValueId};
+use sconce_kernels::copy::{Copy, contiguous_strides, copy};
 use sconce_kernels::packed::int8::Line;
-use sconce_kernels::view;
+use sconce_kernels::{Isa, Serial, view};
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
@@ -87,36 +88,57 @@ impl<'a> Known<'a> {
         self.constants.bytes(&self.graph.constants[id.index()].source).unwrap_or_default()
     }
 
-    /// A copy of a constant that starts on a cache line, for steps that read it as it is.
-    pub(crate) fn aligned(&self, id: ConstantId) -> &'a [u8] {
+    /// A copy of a constant value that starts on a cache line, for steps that read it as it is.
+    pub(crate) fn aligned(&self, value: ValueId) -> &'a [u8] {
+        let Some(id) = self.graph.as_constant(value) else { return &[] };
         let copy = self.packed.constants[id.index()].get_or_init(|| {
-            let bytes = self.bytes(id);
+            let bytes = self.arranged(value, id);
             let mut copy = Aligned::new(bytes.len());
-            copy.bytes_mut().copy_from_slice(bytes);
+            copy.bytes_mut().copy_from_slice(&bytes);
             copy
         });
         copy.bytes()
+    }
+
+    /// The bytes of a constant value, with the dimensions in the order of the value.
+    fn arranged(&self, value: ValueId, id: ConstantId) -> Cow<'a, [u8]> {
+        let (bytes, order) = (self.bytes(id), &self.graph.constants[id.index()].order);
+        let ty = self.graph.ty(value);
+        let (Element::Plain(dtype), false) = (&ty.element, order.is_empty()) else { return Cow::Borrowed(bytes) };
+        let (shape, size) = (ty.sizes(), dtype.size());
+        let mut stored = vec![0; shape.len()];
+        order.iter().zip(&shape).for_each(|(&dim, &size)| stored[dim] = size);
+        let steps = contiguous_strides(&stored);
+        let from_strides: Vec<usize> = order.iter().map(|&dim| steps[dim]).collect();
+        let to_strides = contiguous_strides(&shape);
+        let layout = Copy { shape: &shape, from_strides: &from_strides, to_strides: &to_strides[..shape.len()] };
+        let mut arranged = vec![0; shape.iter().product::<usize>() * size];
+        copy(Isa::detect(), &Serial, size, &layout, bytes, &mut arranged);
+        Cow::Owned(arranged)
     }
 
     /// The numbers that a constant value stands for.
     pub(crate) fn numbers(&self, value: ValueId) -> Cow<'a, [f32]> {
         let Some(id) = self.graph.as_constant(value) else { return Cow::Borrowed(&[]) };
         let ty = self.graph.ty(value);
-        let (bytes, sizes) = (self.bytes(id), ty.sizes());
+        let (bytes, sizes) = (self.arranged(value, id), ty.sizes());
         let count = element_count(&sizes).unwrap_or(0);
+        let own = |bytes: &[u8]| words(bytes, count).map(f32::from_le_bytes).collect::<Vec<_>>();
         match &ty.element {
-            Element::Plain(ScalarType::Float) => match view::view(&bytes[..count * 4]) {
-                Some(floats) => Cow::Borrowed(floats),
-                None => Cow::Owned(words(bytes, count).map(f32::from_le_bytes).collect()),
+            Element::Plain(ScalarType::Float) => match bytes {
+                Cow::Borrowed(bytes) => {
+                    view::view(&bytes[..count * 4]).map_or_else(|| own(bytes).into(), Cow::Borrowed)
+                }
+                Cow::Owned(bytes) => Cow::Owned(own(&bytes)),
             },
             Element::Plain(ScalarType::Half) => {
-                Cow::Owned(words(bytes, count).map(|half| f16::from_le_bytes(half).to_f32()).collect())
+                Cow::Owned(words(&bytes, count).map(|half| f16::from_le_bytes(half).to_f32()).collect())
             }
             Element::Plain(ScalarType::BFloat16) => {
-                Cow::Owned(words(bytes, count).map(|half| bf16::from_le_bytes(half).to_f32()).collect())
+                Cow::Owned(words(&bytes, count).map(|half| bf16::from_le_bytes(half).to_f32()).collect())
             }
             Element::Plain(_) => Cow::Owned(Vec::new()),
-            Element::Quantized(quantized) => Cow::Owned(self.dequantized(quantized, bytes, &sizes, count)),
+            Element::Quantized(quantized) => Cow::Owned(self.dequantized(quantized, &bytes, &sizes, count)),
         }
     }
 

@@ -25,6 +25,7 @@ impl Constants for Data<'_> {
             Source::Named(key) => slice(self.bytes, self.file.named_data(key)?),
             Source::Payload(range) => self.payload.get(range.clone()),
             Source::Bytes(bytes) => Some(bytes),
+            Source::Value(_) => None,
         }
     }
 }

@@ -8,6 +8,8 @@
 //! | `XnnpackBackend` | `format::xnnpack` | CPU |
 #![forbid(unsafe_code)]
 
+pub mod calls;
+mod engine;
 pub mod xnnpack;
 
 pub use xnnpack::XnnpackBackend;

@@ -1,7 +1,7 @@
 //! Values, nodes and constants.
 
 use crate::op::{Function, Op};
-use crate::types::Type;
+use crate::types::{Element, Type};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,6 +33,9 @@ impl ConstantId {
 pub struct Constant {
     /// Where they are.
     pub source: Source,
+    /// If not empty, the bytes hold the dimensions of plain numbers in another order: dimension `i` of the value is
+    /// dimension `order[i]` of the bytes.
+    pub order: Vec<usize>,
 }
 
 /// Where the bytes of a constant are. Whoever runs a graph can find them.
@@ -42,6 +45,8 @@ pub enum Source {
     Named(String),
     /// In this range of the delegate's payload.
     Payload(Range<usize>),
+    /// In the value of this number of the program's method.
+    Value(u32),
     /// Here.
     Bytes(Arc<[u8]>),
 }
@@ -157,8 +162,22 @@ impl Graph {
     /// A new constant.
     pub fn constant(&mut self, source: Source) -> ConstantId {
         let id = ConstantId(u32::try_from(self.constants.len()).unwrap_or(u32::MAX));
-        self.constants.push(Constant { source });
+        self.constants.push(Constant { source, order: Vec::new() });
         id
+    }
+
+    /// A constant of plain numbers with its dimensions in another order: dimension `i` of the result is dimension
+    /// `order[i]` of `value`. Nothing is moved; whoever reads the bytes minds the order.
+    pub fn reordered(&mut self, value: ValueId, order: &[usize]) -> Option<ValueId> {
+        let Constant { source, order: inner } = self.constants[self.as_constant(value)?.index()].clone();
+        let Type { element: element @ Element::Plain(_), dims } = self.ty(value).clone() else { return None };
+        let joined: Vec<usize> = order.iter().map(|&dim| inner.get(dim).copied().unwrap_or(dim)).collect();
+        let dims = order.iter().map(|&dim| dims[dim].clone()).collect();
+        let constant = self.constant(source);
+        if !joined.is_sorted() {
+            self.constants[constant.index()].order = joined;
+        }
+        Some(self.value(Type { element, dims }, Origin::Constant(constant)))
     }
 
     /// A new value with known bytes.

@@ -49,6 +49,15 @@ pub fn result_shapes(op: &Op, inputs: &[&[usize]]) -> Option<Vec<Shape>> {
     match op {
         Op::Map(_) | Op::Convert | Op::Copy if inputs.len() == 1 => one(first.to_vec()),
         Op::Softmax if inputs.len() == 1 && !first.is_empty() => one(first.to_vec()),
+        Op::Affine => {
+            let along = first.last()?;
+            (inputs.len() == 3 && inputs[1..].iter().all(|sizes| *sizes == [*along])).then(|| vec![first.to_vec()])
+        }
+        Op::LayerNorm { dims, .. } => {
+            let row = first.get(first.len().checked_sub(*dims)?..)?;
+            let fits = inputs.len() <= 3 && inputs.iter().skip(1).all(|sizes| *sizes == row);
+            fits.then(|| vec![first.to_vec()])
+        }
         Op::Combine(_) if inputs.len() == 2 => one(shapes::broadcast(inputs.iter().copied()).ok()?.to_vec()),
         Op::Linear { transposed } => one(linear(inputs, *transposed)?),
         Op::MatMul => one(matmul(inputs)?),
@@ -61,9 +70,9 @@ pub fn result_shapes(op: &Op, inputs: &[&[usize]]) -> Option<Vec<Shape>> {
         Op::DepthwiseConv2d { stride, padding, dilation } => {
             let [n, h, w, channels]: [usize; 4] = first.try_into().ok()?;
             let [1, kh, kw, out] = <[usize; 4]>::try_from(*inputs.get(1)?).ok()? else { return None };
-            let bias = inputs.len() == 2 || inputs.len() == 3 && inputs[2] == [out];
             let size = windows([h, w], [kh, kw], *stride, *padding, *dilation)?;
-            (bias && channels > 0 && out.is_multiple_of(channels)).then(|| vec![vec![n, size[0], size[1], out]])
+            (per_channel(inputs, out) && channels > 0 && out.is_multiple_of(channels))
+                .then(|| vec![vec![n, size[0], size[1], out]])
         }
         Op::ConvTranspose2d { stride, padding, dilation, groups, extra } => {
             let [n, h, w, _] = convolved(inputs, *groups)?;
@@ -128,8 +137,12 @@ fn convolved(inputs: &[&[usize]], groups: usize) -> Option<[usize; 4]> {
     let image: [usize; 4] = (*inputs.first()?).try_into().ok()?;
     let [out, _, _, group_in]: [usize; 4] = (*inputs.get(1)?).try_into().ok()?;
     let whole = groups > 0 && out.is_multiple_of(groups) && group_in.checked_mul(groups) == Some(image[3]);
-    let bias = inputs.len() == 2 || inputs.len() == 3 && inputs[2] == [out];
-    (whole && bias).then_some(image)
+    (whole && per_channel(inputs, out)).then_some(image)
+}
+
+/// Whether what follows image and filter, at most bias and factors, is for so many channels.
+fn per_channel(inputs: &[&[usize]], out: usize) -> bool {
+    inputs.len() <= 4 && inputs.iter().skip(2).all(|sizes| *sizes == [out])
 }
 
 /// How many windows fit an image.
@@ -155,8 +168,7 @@ fn linear(inputs: &[&[usize]], transposed: bool) -> Option<Shape> {
     let (&features, leading) = inputs.first()?.split_last()?;
     let &[rows, columns]: &[usize; 2] = (*inputs.get(1)?).try_into().ok()?;
     let (out, within) = if transposed { (columns, rows) } else { (rows, columns) };
-    let bias = inputs.len() == 2 || inputs.len() == 3 && inputs[2] == [out];
-    (features == within && bias).then(|| leading.iter().copied().chain([out]).collect())
+    (features == within && per_channel(inputs, out)).then(|| leading.iter().copied().chain([out]).collect())
 }
 
 fn matmul(inputs: &[&[usize]]) -> Option<Shape> {

@@ -126,6 +126,21 @@ rows! {
         /// The upper limit.
         high: f32,
     };
+    /// `x + value`
+    "plus" Plus {
+        /// The summand.
+        value: f32,
+    };
+    /// `x * value`
+    "times" Times {
+        /// The factor.
+        value: f32,
+    };
+    /// `x / value`
+    "over" Over {
+        /// The divisor.
+        value: f32,
+    };
 }
 
 rows! {
@@ -171,7 +186,8 @@ rows! {
     "convert" Convert;
     /// The value itself.
     "copy" Copy;
-    /// `[.., in] x [out, in] -> [.., out]`, plus a bias `[out]` if there is a third input.
+    /// `[.., in] x [out, in] -> [.., out]`, plus a bias `[out]` if there is a third input. A fourth one, `[out]` too,
+    /// multiplies the filter.
     "linear" Linear {
         /// Whether the filter is `[in, out]`.
         transposed: bool,
@@ -179,6 +195,7 @@ rows! {
     /// `[.., m, k] x [.., k, n] -> [.., m, n]`; the leading sizes broadcast.
     "matmul" MatMul;
     /// A convolution of `[n, h, w, in]` with `[out, kh, kw, in / groups]`, plus a bias `[out]` if there is a third input.
+    /// A fourth one, `[out]` too, multiplies the filter.
     "conv2d" Conv2d {
         /// Steps down and to the right.
         stride: [usize; 2],
@@ -190,7 +207,7 @@ rows! {
         groups: usize,
     };
     /// A convolution of each channel by itself, with a filter `[1, kh, kw, out]`: channel `c` of the output comes from
-    /// channel `c * in / out` of the input.
+    /// channel `c * in / out` of the input. Bias and factors as for other convolutions.
     "depthwise_conv2d" DepthwiseConv2d {
         /// Steps down and to the right.
         stride: [usize; 2],
@@ -247,6 +264,16 @@ rows! {
         axes: Vec<usize>,
         /// Whether they stay, with size one.
         keep: bool,
+    };
+    /// `x * factor + summand`, with the second and third input, `[c]`, along the last dimension of `[.., c]`.
+    "affine" Affine;
+    /// Less the mean, divided by the standard deviation, over the last dimensions; then times the second input and plus
+    /// the third, if they are there.
+    "layer_norm" LayerNorm {
+        /// How many dimensions.
+        dims: usize,
+        /// Added to the variance.
+        epsilon: f32,
     };
     /// `e^x`, divided by the sum along the last dimension.
     "softmax" Softmax;

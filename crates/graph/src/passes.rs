@@ -3,12 +3,18 @@
 //! A pass is a function that changes a graph and says how often; it leaves a graph that [`verify`](crate::verify())
 //! accepts. Each lives in a file of its own and is tested on graphs in text form.
 
+mod affine;
 mod dead;
 mod float;
+mod functions;
 mod fuse;
+mod sink;
 mod transpose;
 
+pub use affine::fold_affine;
 pub use dead::remove_dead;
 pub use float::{compute_in_float, drop_narrowing, join_conversions};
-pub use fuse::{find_silu, fuse_steps};
+pub use functions::find_functions;
+pub use fuse::fuse_steps;
+pub use sink::sink_transposes;
 pub use transpose::simplify_transposes;

@@ -5,9 +5,10 @@
 //! 3. Sizes of results are those that [`infer`](crate::infer) tells from the sizes of the inputs.
 //! 4. An operation has as many outputs as it makes; steps after it are for operations with one output, whose elements are
 //!    plain numbers or quantised per tensor.
-//! 5. Scales are as many as the type asks for, where their constant is in the graph itself.
+//! 5. The order of a constant's dimensions is one of all dimensions of plain numbers.
+//! 6. Scales are as many as the type asks for, where their constant is in the graph itself.
 
-use crate::graph::{Graph, Origin, Source, ValueId};
+use crate::graph::{Graph, Origin, Source, Value, ValueId};
 use crate::infer::result_shapes;
 use crate::types::{Element, Scheme};
 use std::fmt;
@@ -32,6 +33,9 @@ pub fn verify(graph: &Graph) -> Result<(), Invalid> {
         let constants = [value.ty.scales(), constant_of(value.origin)];
         if constants.into_iter().flatten().any(|id| id.index() >= graph.constants.len()) {
             return invalid(format!("%{index} refers to a constant that is not there"));
+        }
+        if is_disordered(graph, value) {
+            return invalid(format!("the dimensions of %{index} of type {} cannot be in the order given", value.ty));
         }
         made[index] = matches!(value.origin, Origin::Constant(_));
         if scales_missing(graph, index) {
@@ -87,6 +91,15 @@ fn make(made: &mut [bool], id: ValueId) -> Result<(), Invalid> {
             Ok(())
         }
     }
+}
+
+/// Whether a constant's order of dimensions does not suit the value.
+fn is_disordered(graph: &Graph, value: &Value) -> bool {
+    let Some(id) = constant_of(value.origin) else { return false };
+    let mut order = graph.constants[id.index()].order.clone();
+    order.sort_unstable();
+    let whole = order.iter().copied().eq(0..value.ty.dims.len()) && value.ty.quantized().is_none();
+    !order.is_empty() && !whole
 }
 
 /// Whether scales that the graph itself holds are too few.

@@ -73,6 +73,12 @@ functions! {
     LeakyRelu(slope) => |x| if x < 0.0 { slope * x } else { x };
     /// Limits to `low..=high`; NaN stays.
     Clamp(low, high) => |x| clamp(x, (low, high));
+    /// `x + summand`
+    Plus(summand) => |x| x + summand;
+    /// `x * factor`
+    Times(factor) => |x| x * factor;
+    /// `x / divisor`
+    Over(divisor) => |x| x / divisor;
     /// `factor * x + summand`
     Affine(factor, summand) => |x| factor * x + summand;
 }

@@ -13,9 +13,10 @@ pub(crate) struct Buffer {
 impl Buffer {
     /// `len` zero bytes; `None` when the memory is not to be had.
     pub(crate) fn zeroed(len: usize) -> Option<Self> {
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(len.checked_add(ALIGN)?).ok()?;
-        bytes.resize(len + ALIGN, 0);
+        let all = len.checked_add(ALIGN)?;
+        // Only asks whether there is such memory; zeros that nobody has touched yet cost nothing.
+        Vec::<u8>::new().try_reserve_exact(all).ok()?;
+        let bytes = vec![0; all];
         let start = bytes.as_ptr().align_offset(ALIGN).min(ALIGN);
         Some(Self { bytes, start, len })
     }

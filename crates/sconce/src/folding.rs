@@ -1,7 +1,7 @@
 //! Work that is the same in every run, done once: operators that compute from constants alone.
 //!
 //! Exporters write a linear layer as a transpose of its weight, then a product, and a plain number as a tensor to be
-//! converted, every time the program runs. When a method gets its first session, such calls run once; all sessions read
+//! converted, every time the program runs. When a method is prepared, such calls run once; all sessions read
 //! the results and skip the calls. That costs memory as large as the results (the transposed weights), so there is a
 //! bound, and [`Options::fold`](crate::Options::fold) turns it off.
 //!
@@ -36,6 +36,18 @@ pub(crate) struct Candidate {
 impl Folding {
     pub(crate) fn bytes(&self) -> &[u8] {
         self.bytes.as_ref().map_or(&[], |buffer| buffer.as_ref())
+    }
+
+    /// Whether an instruction of the first chain need not run.
+    pub(crate) fn skips(&self, instruction: u32) -> bool {
+        let word = usize::try_from(instruction / 64).ok().and_then(|word| self.skip.get(word));
+        word.is_some_and(|word| word >> (instruction % 64) & 1 != 0)
+    }
+
+    /// The result that a value stands for, and what follows it.
+    pub(crate) fn result(&self, value: u32) -> Option<&[u8]> {
+        let (_, offset) = self.places.iter().find(|(place, _)| *place == value)?;
+        self.bytes().get(*offset..)
     }
 
     /// Puts results one after the other. `results` gives the bytes of each candidate, or `None` where it failed.

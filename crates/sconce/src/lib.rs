@@ -22,12 +22,13 @@ mod layout;
 mod map;
 mod module;
 mod options;
+mod prepared;
 mod registry;
 mod session;
 mod tensor;
 
 pub use error::Error;
-pub use module::{Module, Source};
+pub use module::{Module, PlannedCalls, Source};
 pub use options::{Limits, Options};
 pub use registry::{Registry, get_backend_class, register_backend};
 pub use session::{Needs, Outputs, Session, describe};

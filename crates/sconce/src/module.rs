@@ -1,14 +1,18 @@
 //! A loaded program, shared by all its sessions.
 use crate::external::External;
-use crate::folding::{Folding, candidates};
 use crate::map::FileBytes;
+use crate::prepared::Prepared;
 use crate::session::Session;
 use crate::{Error, Input, Needs, Options, Value};
-use sconce_core::{Delegate, Error as CoreError, KernelId, Method, Owned, Parallel as _, Program, Registry as _, Site};
+use sconce_core::{
+    Delegate, Error as CoreError, KernelId, Method, OptionValue, Owned, Parallel as _, Program, Registry as _,
+    RuntimeOption, Site,
+};
 use sconce_format::pte::Header;
 use sconce_parallel::Pool;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -47,6 +51,18 @@ pub struct Module {
     easy: Arc<Mutex<Option<Session>>>,
 }
 
+/// A run of kernel calls that is planned as one.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PlannedCalls {
+    /// Instructions of the method's first chain.
+    pub instructions: Range<u32>,
+    /// How many kernel calls it stands for.
+    pub calls: usize,
+    /// What the engine will do.
+    pub plan: String,
+}
+
 /// What all sessions of a module use and none changes.
 pub(crate) struct Shared {
     pub(crate) name: String,
@@ -56,7 +72,7 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) pool: Arc<Pool>,
     loaded: Vec<OnceLock<Loaded>>,
-    /// Held while a method is loaded or folded, so that two threads do not do the same work.
+    /// Held while a method is loaded or prepared, so that two threads do not do the same work.
     loading: Mutex<()>,
 }
 
@@ -65,7 +81,7 @@ pub(crate) struct Loaded {
     pub(crate) kernels: Vec<KernelId>,
     pub(crate) delegates: Vec<Owned<dyn Delegate>>,
     /// Made with the method's first session.
-    pub(crate) folding: OnceLock<Folding>,
+    prepared: OnceLock<Prepared>,
 }
 
 impl Module {
@@ -124,7 +140,7 @@ impl Module {
         self.shared.pool.width()
     }
 
-    /// Bytes that a session of a method will take.
+    /// Bytes that a session of a method takes where each operator runs by itself, as on machines without an engine.
     pub fn needs(&self, method: &str) -> Result<Needs, Error> {
         Needs::of(&self.shared, self.find(method)?).map(|(needs, _)| needs)
     }
@@ -132,22 +148,35 @@ impl Module {
     /// The instructions of a method's first chain that compute from constants alone: they run once, for all sessions.
     pub fn folded(&self, method: &str) -> Result<Vec<u32>, Error> {
         let index = self.find(method)?;
-        let (loaded, options) = (self.shared.loaded(index)?, &self.shared.options);
-        let method = self.shared.method(index);
-        let found = candidates(method, &*options.registry, &loaded.kernels, options.limits.folded);
-        Ok(found.iter().map(|candidate| candidate.instruction).collect())
+        let chain = self.shared.method(index).plan().chains().get(0);
+        let prepared = self.shared.prepared(index)?;
+        let count = chain.map_or(0, |chain| chain.instructions().len());
+        let instructions = (0..u32::try_from(count).unwrap_or(u32::MAX)).filter(|&i| prepared.folding.skips(i));
+        Ok(instructions.collect())
     }
 
     /// What each delegate of a method will do, as its engine prints it.
     pub fn delegate_plans(&self, method: &str) -> Result<Vec<String>, Error> {
         let loaded = self.shared.loaded(self.find(method)?)?;
-        let print = |delegate: &Owned<dyn Delegate>| {
-            let mut text = String::new();
-            // Writing to a string does not fail.
-            let _ = delegate.print_plan(self.threads(), &mut text);
-            text
-        };
-        Ok(loaded.delegates.iter().map(print).collect())
+        Ok(loaded.delegates.iter().map(|delegate| self.print(&**delegate)).collect())
+    }
+
+    /// The runs of kernel calls of a method that are planned as one.
+    pub fn planned_calls(&self, method: &str) -> Result<Vec<PlannedCalls>, Error> {
+        let prepared = self.shared.prepared(self.find(method)?)?;
+        let planned = prepared.planned().iter().map(|planned| PlannedCalls {
+            instructions: planned.instructions.clone(),
+            calls: planned.calls,
+            plan: self.print(&*planned.delegate),
+        });
+        Ok(planned.collect())
+    }
+
+    fn print(&self, delegate: &dyn Delegate) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = delegate.print_plan(self.threads(), &mut text);
+        text
     }
 
     /// Makes a session for the method `forward`.
@@ -195,9 +224,23 @@ impl Shared {
         self.program().methods().nth(index).expect("the index of a method that was found")
     }
 
-    /// The right to load or fold.
-    pub(crate) fn loading(&self) -> MutexGuard<'_, ()> {
+    /// The right to load or prepare.
+    fn loading(&self) -> MutexGuard<'_, ()> {
         self.loading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is decided once for all sessions of a method, the first time one is made.
+    pub(crate) fn prepared(&self, index: usize) -> Result<&Prepared, Error> {
+        let cell = &self.loaded(index)?.prepared;
+        if let Some(prepared) = cell.get() {
+            return Ok(prepared);
+        }
+        let _loading = self.loading();
+        if let Some(prepared) = cell.get() {
+            return Ok(prepared);
+        }
+        let prepared = Prepared::new(self, index)?;
+        Ok(cell.get_or_init(|| prepared))
     }
 
     /// Resolves operators and makes delegates, the first time a method is used.
@@ -215,15 +258,17 @@ impl Shared {
         check(&[method], &self.options)?;
         let mut kernels = vec![KernelId::NONE; method.operators()];
         method.resolve(registry, &mut kernels).map_err(Error::Core)?;
+        let exact = [RuntimeOption { key: "exact", value: OptionValue::Bool(true) }];
+        let engine_options = if self.options.exact { &exact[..] } else { &[] };
         let delegates = (0..method.delegates())
             .map(|index| {
                 let reason = RefCell::new(String::new());
                 let explain = |sentence: &dyn std::fmt::Display| *reason.borrow_mut() = sentence.to_string();
-                let made = method.init_delegate(index, registry, &[], &*self.pool, &explain);
+                let made = method.init_delegate(index, registry, engine_options, &*self.pool, &explain);
                 made.map_err(|error| delegate_error(method, index, error, reason.take()))
             })
             .collect::<Result<Vec<_>, _>>()?;
-        Ok(cell.get_or_init(|| Loaded { kernels, delegates, folding: OnceLock::new() }))
+        Ok(cell.get_or_init(|| Loaded { kernels, delegates, prepared: OnceLock::new() }))
     }
 }
 

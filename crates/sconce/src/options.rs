@@ -42,6 +42,8 @@ pub struct Options {
     pub(crate) data: Vec<PathBuf>,
     pub(crate) copy: bool,
     pub(crate) lazy: bool,
+    pub(crate) plan: bool,
+    pub(crate) exact: bool,
 }
 
 impl Default for Options {
@@ -60,6 +62,8 @@ impl Options {
             data: Vec::new(),
             copy: false,
             lazy: false,
+            plan: true,
+            exact: false,
         }
     }
 
@@ -86,6 +90,26 @@ impl Options {
     pub fn fold(mut self, fold: bool) -> Self {
         self.limits.folded = if fold { Limits::default().folded } else { 0 };
         self
+    }
+
+    /// Whether runs of kernel calls that the CPU engine can take are planned as one (the default). Otherwise each
+    /// operator runs by itself, which is slower and the reference for what the engine computes.
+    pub fn plan(mut self, plan: bool) -> Self {
+        self.plan = plan;
+        self
+    }
+
+    /// Leaves out methods that round more than plain sums of products do, such as Winograd's for convolutions, in what is
+    /// planned and in delegates.
+    pub fn exact(mut self, exact: bool) -> Self {
+        self.exact = exact;
+        self
+    }
+
+    /// Options of the CPU engine.
+    #[cfg(feature = "engine")]
+    pub(crate) fn engine(&self) -> sconce_cpu::Options {
+        sconce_cpu::Options { exact: self.exact, memory: self.limits.memory, ..sconce_cpu::Options::default() }
     }
 
     /// Other operators and backends than the default.

@@ -59,6 +59,12 @@ impl Registry {
         self
     }
 
+    /// Whether a kernel is one of this build's operators, and not the application's own.
+    pub(crate) fn is_standard(&self, id: KernelId) -> bool {
+        let table = self.tables.get(usize::from(id.table));
+        table.is_some_and(|table| sconce_ops::TABLES.iter().any(|standard| std::ptr::eq(*standard, *table)))
+    }
+
     /// The names of all backends.
     pub fn backend_names(&self) -> Vec<String> {
         let mut names: Vec<_> = self.backends.iter().map(|backend| backend.name().to_owned()).collect();

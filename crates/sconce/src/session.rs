@@ -1,7 +1,7 @@
 //! What one caller changes: the blocks of a method.
 use crate::buffer::Buffer;
-use crate::folding::{Folding, candidates};
-use crate::module::{Loaded, Shared};
+use crate::module::Shared;
+use crate::prepared::Prepared;
 use crate::{Error, Input, Value, layout};
 use sconce_core::{
     Arena, DelegateState, Environment, Error as CoreError, Execution, Folded, Method, Owned, Platform, Quiet, Shape,
@@ -39,7 +39,7 @@ impl Needs {
         let mut state = zeroed_words(view.state_words())?;
         view.init_state(&mut state).map_err(|error| run_error(view, error))?;
         let registry = &*shared.options.registry;
-        let words = view.scratch_words(&mut state, registry, &loaded.kernels, &loaded.delegates, &*shared.pool);
+        let words = view.scratch_words(&mut state, registry, &loaded.kernels, &loaded.delegates, &[], &*shared.pool);
         needs.scratch = words.saturating_mul(8);
         needs.check(view, shared)?;
         Ok((needs, state))
@@ -57,14 +57,89 @@ impl Needs {
     }
 }
 
+/// The memory of a method.
+pub(crate) struct Blocks {
+    state: Vec<u64>,
+    arenas: Vec<Buffer>,
+    scratch: Vec<u64>,
+}
+
+impl Blocks {
+    /// Blocks of these sizes, around a state that was just made.
+    pub(crate) fn new(view: Method<'_>, needs: &Needs, state: Vec<u64>) -> Result<Self, Error> {
+        let mut arenas = Vec::new();
+        for &bytes in &needs.arenas {
+            arenas.push(Buffer::zeroed(bytes).ok_or(Error::OutOfMemory { bytes })?);
+        }
+        view.init_arenas(&mut borrow(&mut arenas)).map_err(|error| run_error(view, error))?;
+        Ok(Self { state, arenas, scratch: zeroed_words(needs.scratch / 8)? })
+    }
+
+    /// Brings state and arenas back to where they are before the first run.
+    pub(crate) fn clear(&mut self, view: Method<'_>) -> Result<(), Error> {
+        view.init_state(&mut self.state).map_err(|error| run_error(view, error))?;
+        self.arenas.iter_mut().for_each(|arena| arena.as_mut().fill(0));
+        view.init_arenas(&mut borrow(&mut self.arenas)).map_err(|error| run_error(view, error))
+    }
+
+    /// An execution over the blocks, at the first instruction, for `body` to run.
+    pub(crate) fn execute<R>(
+        &mut self,
+        context: Context<'_>,
+        states: &mut [Owned<dyn DelegateState>],
+        body: impl for<'r> FnOnce(&'r mut Execution<'_>) -> R,
+    ) -> Result<R, Error> {
+        let Context { shared, method, pool, platform, prepared, inputs } = context;
+        let loaded = shared.loaded(method)?;
+        let view = shared.method(method);
+        let environment = Environment {
+            registry: &*shared.options.registry,
+            parallel: pool,
+            platform,
+            instruction_limit: shared.options.limits.instructions,
+        };
+        let mut arenas = borrow(&mut self.arenas);
+        let regions = prepared.map(|prepared| prepared.regions(loaded.delegates.len())).unwrap_or_default();
+        let mut execution = Execution::new(
+            view,
+            environment,
+            &loaded.kernels,
+            &loaded.delegates,
+            states,
+            &mut self.state,
+            &mut arenas,
+            &mut self.scratch,
+        );
+        if let Some(Prepared { folding, .. }) = prepared {
+            execution.set_folded(Folded { bytes: folding.bytes(), skip: &folding.skip });
+            execution.set_regions(&regions);
+        }
+        execution.reset();
+        if let Some(inputs) = inputs {
+            execution.set_inputs(inputs).map_err(|error| input_error(view, inputs, error))?;
+        }
+        Ok(body(&mut execution))
+    }
+}
+
+/// What an execution uses beside its blocks.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) method: usize,
+    pub(crate) pool: &'a Pool,
+    pub(crate) platform: &'a dyn Platform,
+    pub(crate) prepared: Option<&'a Prepared>,
+    pub(crate) inputs: Option<&'a [sconce_core::Value<'a>]>,
+}
+
 /// A method with the memory for running it. One thread at a time; make one per thread.
 pub struct Session {
     shared: Arc<Shared>,
     method: usize,
     pool: Arc<Pool>,
-    state: Vec<u64>,
-    arenas: Vec<Buffer>,
-    scratch: Vec<u64>,
+    blocks: Blocks,
+    /// Of the method's delegates, then of what is planned.
     states: Vec<Owned<dyn DelegateState>>,
 }
 
@@ -92,90 +167,31 @@ impl Outputs<'_, '_> {
 
 impl Session {
     pub(crate) fn new(shared: Arc<Shared>, method: usize) -> Result<Self, Error> {
-        let (needs, state) = Needs::of(&shared, method)?;
+        let prepared = shared.prepared(method)?;
+        let (mut needs, mut state) = Needs::of(&shared, method)?;
         let (loaded, view) = (shared.loaded(method)?, shared.method(method));
-        let mut arenas = Vec::new();
-        for &bytes in &needs.arenas {
-            arenas.push(Buffer::zeroed(bytes).ok_or(Error::OutOfMemory { bytes })?);
-        }
-        view.init_arenas(&mut borrow(&mut arenas)).map_err(|error| run_error(view, error))?;
-        let states = loaded.delegates.iter().enumerate().map(|(index, delegate)| {
+        needs.scratch = scratch_words(&shared, method, &mut state, &shared.pool)?.saturating_mul(8);
+        let mut blocks = Blocks::new(view, &needs, state)?;
+        let delegates = loaded.delegates.iter().chain(prepared.planned().iter().map(|planned| &planned.delegate));
+        let states = delegates.enumerate().map(|(index, delegate)| {
             let name = view.backend_name(index).unwrap_or("").to_owned();
             delegate.new_state().map_err(|fault| Error::Backend { name, fault, reason: String::new() })
         });
         let states = states.collect::<Result<Vec<_>, _>>()?;
-        let (scratch, pool) = (zeroed_words(needs.scratch / 8)?, shared.pool.clone());
-        let mut session = Self { shared: shared.clone(), method, pool, state, arenas, scratch, states };
-        session.fold_once(loaded)?;
-        for &(value, offset) in loaded.folding.get().map_or(&[][..], |folding| &folding.places) {
-            view.place_folded(&mut session.state, value, offset);
+        for &(value, offset) in &prepared.folding.places {
+            view.place_folded(&mut blocks.state, value, offset);
         }
-        Ok(session)
-    }
-
-    /// Folds what can be folded, unless another session has done so.
-    fn fold_once(&mut self, loaded: &Loaded) -> Result<(), Error> {
-        let shared = self.shared.clone();
-        let _loading = shared.loading();
-        if loaded.folding.get().is_some() {
-            return Ok(());
-        }
-        let folding = self.fold(loaded).unwrap_or_default();
-        loaded.folding.get_or_init(|| folding);
-        self.clear(shared.method(self.method))
-    }
-
-    /// Runs the operators that compute from constants alone and keeps their results.
-    fn fold(&mut self, loaded: &Loaded) -> Option<Folding> {
-        let shared = self.shared.clone();
-        let (method, options) = (shared.method(self.method), &shared.options);
-        let found = candidates(method, &*options.registry, &loaded.kernels, options.limits.folded);
-        if found.is_empty() {
-            return None;
-        }
-        let environment = Environment {
-            registry: &*options.registry,
-            parallel: &*self.pool,
-            platform: &Quiet,
-            instruction_limit: u64::MAX,
-        };
-        let mut arenas = borrow(&mut self.arenas);
-        let mut execution = Execution::new(
-            method,
-            environment,
-            &loaded.kernels,
-            &loaded.delegates,
-            &mut self.states,
-            &mut self.state,
-            &mut arenas,
-            &mut self.scratch,
-        );
-        let instructions = method.plan().chains().get(0).map_or(0, |chain| chain.instructions().len());
-        Folding::collect(&found, instructions, |candidate, into| {
-            execution.seek(candidate.instruction);
-            execution.step().ok()?;
-            into.copy_from_slice(execution.tensor(candidate.value).ok().filter(|t| t.data.len() == into.len())?.data);
-            Some(())
-        })
-    }
-
-    /// Brings state and arenas back to where they are before the first run.
-    fn clear(&mut self, view: Method<'_>) -> Result<(), Error> {
-        view.init_state(&mut self.state).map_err(|error| run_error(view, error))?;
-        self.arenas.iter_mut().for_each(|arena| arena.as_mut().fill(0));
-        view.init_arenas(&mut borrow(&mut self.arenas)).map_err(|error| run_error(view, error))
+        let pool = shared.pool.clone();
+        Ok(Self { shared, method, pool, blocks, states })
     }
 
     /// Uses its own threads instead of the module's.
     pub fn set_threads(&mut self, threads: usize) -> Result<(), Error> {
         self.pool = Arc::new(Pool::new(threads.max(1)));
-        let loaded = self.shared.loaded(self.method)?;
         let view = self.shared.method(self.method);
         let mut fresh = zeroed_words(view.state_words())?;
         view.init_state(&mut fresh).map_err(|error| run_error(view, error))?;
-        let registry = &*self.shared.options.registry;
-        let words = view.scratch_words(&mut fresh, registry, &loaded.kernels, &loaded.delegates, &*self.pool);
-        self.scratch = zeroed_words(words)?;
+        self.blocks.scratch = zeroed_words(scratch_words(&self.shared, self.method, &mut fresh, &self.pool)?)?;
         Ok(())
     }
 
@@ -192,9 +208,9 @@ impl Session {
     /// Bytes that this session takes.
     pub fn needs(&self) -> Needs {
         Needs {
-            state: self.state.len() * 8,
-            arenas: self.arenas.iter().map(|arena| arena.as_ref().len()).collect(),
-            scratch: self.scratch.len() * 8,
+            state: self.blocks.state.len() * 8,
+            arenas: self.blocks.arenas.iter().map(|arena| arena.as_ref().len()).collect(),
+            scratch: self.blocks.scratch.len() * 8,
         }
     }
 
@@ -236,36 +252,22 @@ impl Session {
         body: impl for<'r> FnOnce(&'r mut Execution<'_>) -> Result<R, CoreError>,
     ) -> Result<R, Error> {
         let method = self.shared.method(self.method);
-        let loaded = self.shared.loaded(self.method)?;
         if inputs.len() != method.inputs() {
             let (want, have) = (method.inputs(), inputs.len());
             return Err(Error::InputCount { method: method.name().to_owned(), want, have });
         }
         let reordered = reorder_inputs(method, inputs)?;
         let values: Vec<_> = inputs.iter().enumerate().map(|(i, input)| value(method, i, input, &reordered)).collect();
-        let environment = Environment {
-            registry: &*self.shared.options.registry,
-            parallel: &*self.pool,
+        let context = Context {
+            shared: &self.shared,
+            method: self.method,
+            pool: &self.pool,
             platform,
-            instruction_limit: self.shared.options.limits.instructions,
+            prepared: Some(self.shared.prepared(self.method)?),
+            inputs: Some(&values),
         };
-        let mut arenas = borrow(&mut self.arenas);
-        let mut execution = Execution::new(
-            method,
-            environment,
-            &loaded.kernels,
-            &loaded.delegates,
-            &mut self.states,
-            &mut self.state,
-            &mut arenas,
-            &mut self.scratch,
-        );
-        if let Some(folding) = loaded.folding.get() {
-            execution.set_folded(Folded { bytes: folding.bytes(), skip: &folding.skip });
-        }
-        execution.reset();
-        let result = execution.set_inputs(&values).and_then(|()| body(&mut execution));
-        result.map_err(|error| input_error(method, &values, error))
+        let result = self.blocks.execute(context, &mut self.states, body)?;
+        result.map_err(|error| run_error(method, error))
     }
 }
 
@@ -273,6 +275,14 @@ impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session").field("method", &self.method()).field("needs", &self.needs()).finish()
     }
+}
+
+/// Words of scratch that a session takes, given a fresh state.
+fn scratch_words(shared: &Shared, method: usize, state: &mut [u64], pool: &Pool) -> Result<usize, Error> {
+    let (loaded, prepared, view) = (shared.loaded(method)?, shared.prepared(method)?, shared.method(method));
+    let regions = prepared.regions(loaded.delegates.len());
+    let registry = &*shared.options.registry;
+    Ok(view.scratch_words(state, registry, &loaded.kernels, &loaded.delegates, &regions, pool))
 }
 
 fn zeroed_words(words: usize) -> Result<Vec<u64>, Error> {

@@ -3,9 +3,9 @@
 use crate::model::Options;
 use crate::quantize::{Product, element_wise, per_tensor, product};
 use crate::steps::{
-    After, ArgMaxPool, Combine, CombineKinds, Concat, Convert, Convolution, ConvolutionDynamic, ConvolutionInt8,
-    DepthwiseConvolution, DepthwiseInt8, Filter, Kind, MOST_AFTER, Map, MatMul, Mean, MeanInt8, Pad, Pool, PoolKind,
-    Rearrange, ResizeBilinear, Softmax, Step, Winograd, function,
+    Affine, After, ArgMaxPool, Combine, CombineKinds, Concat, Convert, Convolution, ConvolutionDynamic,
+    ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Filter, Kind, LayerNorm, MOST_AFTER, Map, MatMul, Mean,
+    MeanInt8, Pad, Parameters, Pool, PoolKind, Rearrange, ResizeBilinear, Softmax, Step, Winograd, function,
 };
 use crate::weights::{element_count, is_known};
 use sconce_format::ScalarType;
@@ -81,6 +81,12 @@ impl Site<'_> {
                 self.is_float(self.node.inputs[0]).then(|| self.step(ArgMaxPool { windows }, 1, 0))
             }
             Op::Reduce { of, axes, .. } => self.reduce(*of, axes),
+            Op::Affine => self.floats(Affine { after: self.after(3) }),
+            Op::LayerNorm { dims, epsilon } => {
+                let n = element_count(&self.input(0)[self.input(0).len() - dims..])?;
+                let inputs = self.node.inputs.len();
+                self.floats(LayerNorm { n, inputs, epsilon: *epsilon, after: self.after(inputs) })
+            }
             Op::Softmax => {
                 let (&n, outer) = self.input(0).split_last()?;
                 self.floats(Softmax { rows: Axis::rows(element_count(outer)?, n), after: self.after(1) })
@@ -255,12 +261,13 @@ impl Site<'_> {
         self.packed(conv, layout, batch)
     }
 
-    /// Filter and bias, if they are constants and the image is `float32`.
-    fn weights(&self) -> Option<(ValueId, Option<ValueId>)> {
-        let (filter, bias) = (self.node.inputs[1], self.node.inputs.get(2).copied());
-        let constant = |value: ValueId| is_known(self.graph, value);
+    /// Filter, bias and factors, if they are constants and the image is `float32`.
+    fn parameters(&self) -> Option<Parameters> {
+        let known = self.node.inputs[1..].iter().all(|&value| is_known(self.graph, value));
         let floats = self.is_float(self.node.inputs[0]) && self.is_float(self.node.outputs[0]);
-        (constant(filter) && bias.is_none_or(constant) && floats).then_some((filter, bias))
+        let further = |index: usize| self.node.inputs.get(index).copied();
+        let parameters = Parameters { filter: self.node.inputs[1], bias: further(2), factors: further(3) };
+        (known && floats).then_some(parameters)
     }
 
     /// A product with a constant filter. If the input finds its scales at run time, it has so many of them.
@@ -279,13 +286,13 @@ impl Site<'_> {
                 Some(self.step(step, 1, scratch))
             }
             None => {
-                let (filter, bias) = self.weights()?;
+                let parameters = self.parameters()?;
                 if let Some(output) = self.winograd(&conv).filter(|_| layout == Filter::Rows) {
-                    let step = Winograd { node, conv, output, filter, bias, after: self.after(1) };
+                    let step = Winograd { node, conv, output, parameters, after: self.after(1) };
                     let scratch = step.scratch(self.options.isa, self.width);
                     return Some(self.step(step, 1, scratch));
                 }
-                Some(self.step(Convolution { node, conv, filter, layout, bias, after: self.after(1) }, 1, 0))
+                Some(self.step(Convolution { node, conv, parameters, layout, after: self.after(1) }, 1, 0))
             }
         }
     }
@@ -302,8 +309,8 @@ impl Site<'_> {
             let reads = vec![self.node.inputs[0]];
             return geometry.output().map(|_| Selected { step: Box::new(step), reads, scratch: 0 });
         }
-        let (filter, bias) = self.weights()?;
-        let step = DepthwiseConvolution { node: self.place, geometry, filter, bias, after: self.after(1) };
+        let parameters = self.parameters()?;
+        let step = DepthwiseConvolution { node: self.place, geometry, parameters, after: self.after(1) };
         geometry.output().map(|_| self.step(step, 1, 0))
     }
 

@@ -2,12 +2,13 @@
 
 use super::{After, Context, Following, Step, elements, elements_mut};
 use crate::memory::Buffers;
-use crate::weights::Weights;
+use crate::weights::{Known, Weights};
 use sconce_graph::ValueId;
 use sconce_kernels::Isa;
 use sconce_kernels::depthwise::{self, Depthwise};
 use sconce_kernels::packed::{self, Conv2d, conv2d, pack, packed_len};
 use sconce_kernels::winograd::{self, Output};
+use std::borrow::Cow;
 
 /// How a filter lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,42 @@ impl Filter {
     }
 }
 
+/// The constants of a product of floats.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parameters {
+    pub(crate) filter: ValueId,
+    pub(crate) bias: Option<ValueId>,
+    /// For each output channel, what its filter is multiplied by.
+    pub(crate) factors: Option<ValueId>,
+}
+
+impl Parameters {
+    /// The numbers of the filter, which lies so in memory.
+    fn filter<'a>(&self, known: &Known<'a>, layout: Filter) -> Cow<'a, [f32]> {
+        let filter = known.numbers(self.filter);
+        let Some(factors) = self.factors.map(|factors| known.numbers(factors)) else { return filter };
+        let (mut filter, out) = (filter.into_owned(), factors.len().max(1));
+        match layout {
+            Filter::Rows => {
+                let row = (filter.len() / out).max(1);
+                for (row, factor) in filter.chunks_exact_mut(row).zip(&*factors) {
+                    row.iter_mut().for_each(|weight| *weight *= factor);
+                }
+            }
+            Filter::Columns => {
+                for row in filter.chunks_exact_mut(out) {
+                    row.iter_mut().zip(&*factors).for_each(|(weight, factor)| *weight *= factor);
+                }
+            }
+        }
+        Cow::Owned(filter)
+    }
+
+    fn bias<'a>(&self, known: &Known<'a>) -> Option<Cow<'a, [f32]>> {
+        self.bias.map(|bias| known.numbers(bias))
+    }
+}
+
 /// A convolution in words.
 pub(super) fn describe(conv: &Conv2d) -> String {
     let Conv2d { input: [h, w], in_channels, out_channels, kernel: [kh, kw], stride, .. } = conv;
@@ -38,9 +75,8 @@ pub(super) fn describe(conv: &Conv2d) -> String {
 pub(crate) struct Convolution {
     pub(crate) node: usize,
     pub(crate) conv: Conv2d,
-    pub(crate) filter: ValueId,
+    pub(crate) parameters: Parameters,
     pub(crate) layout: Filter,
-    pub(crate) bias: Option<ValueId>,
     pub(crate) after: Vec<After>,
 }
 
@@ -48,8 +84,8 @@ impl Convolution {
     fn pack(&self, context: &Context<'_>) -> Weights {
         let conv = &self.conv;
         Weights::floats(packed_len(context.isa, conv), |floats| {
-            let filter = context.known.numbers(self.filter);
-            let bias = self.bias.map(|bias| context.known.numbers(bias));
+            let filter = self.parameters.filter(&context.known, self.layout);
+            let bias = self.parameters.bias(&context.known);
             let filter = match self.layout {
                 Filter::Rows => packed::Filter::Rows(&filter),
                 Filter::Columns => packed::Filter::Columns(&filter),
@@ -78,8 +114,7 @@ pub(crate) struct Winograd {
     pub(crate) node: usize,
     pub(crate) conv: Conv2d,
     pub(crate) output: Output,
-    pub(crate) filter: ValueId,
-    pub(crate) bias: Option<ValueId>,
+    pub(crate) parameters: Parameters,
     pub(crate) after: Vec<After>,
 }
 
@@ -91,9 +126,9 @@ impl Winograd {
 
     fn pack(&self, context: &Context<'_>) -> Weights {
         let length = winograd::packed_len(context.isa, &self.conv, self.output);
-        let bias = self.bias.map(|bias| context.known.numbers(bias).into_owned());
+        let bias = self.parameters.bias(&context.known).map(Cow::into_owned);
         let packed = Weights::floats(length, |floats| {
-            let filter = context.known.numbers(self.filter);
+            let filter = self.parameters.filter(&context.known, Filter::Rows);
             winograd::pack(context.isa, context.par, &self.conv, self.output, &filter, floats);
         });
         Weights { bias, ..packed }
@@ -120,8 +155,7 @@ impl Step for Winograd {
 pub(crate) struct DepthwiseConvolution {
     pub(crate) node: usize,
     pub(crate) geometry: Depthwise,
-    pub(crate) filter: ValueId,
-    pub(crate) bias: Option<ValueId>,
+    pub(crate) parameters: Parameters,
     pub(crate) after: Vec<After>,
 }
 
@@ -130,8 +164,8 @@ impl Step for DepthwiseConvolution {
         let Depthwise { channels, kernel, .. } = self.geometry;
         let weights = context.known.packed.weights(self.node, || {
             Weights::floats(depthwise::packed_len(channels, kernel), |packed| {
-                let filter = context.known.numbers(self.filter);
-                let bias = self.bias.map(|bias| context.known.numbers(bias));
+                let filter = self.parameters.filter(&context.known, Filter::Columns);
+                let bias = self.parameters.bias(&context.known);
                 depthwise::pack(channels, kernel, &filter, bias.as_deref(), packed);
             })
         });

@@ -243,6 +243,11 @@ pub struct Scalars<'a, S> {
 }
 
 impl<'a, S: Scalar> Scalars<'a, S> {
+    /// Elements that lie in memory as a file would hold them, in little-endian order.
+    pub fn over(bytes: &'a [u8]) -> Self {
+        Self { bytes: Some(bytes), element: PhantomData }
+    }
+
     fn raw(&self) -> &'a [u8] {
         self.bytes.unwrap_or_default()
     }

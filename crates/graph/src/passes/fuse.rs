@@ -58,31 +58,6 @@ fn find(graph: &Graph, takes: impl Fn(&Node) -> bool) -> Option<(usize, usize, T
     })
 }
 
-/// `x * sigmoid(x)` becomes `silu(x)`; answers how often.
-pub fn find_silu(graph: &mut Graph) -> usize {
-    let (makers, counts) = (graph.makers(), graph.read_counts());
-    let mut found = Vec::new();
-    for (place, node) in graph.nodes.iter().enumerate() {
-        if node.op != Op::Combine(Combine::Multiply) {
-            continue;
-        }
-        for (gate, x) in [(node.inputs[0], node.inputs[1]), (node.inputs[1], node.inputs[0])] {
-            let Some(maker) = makers[gate.index()].map(|maker| &graph.nodes[maker]) else { continue };
-            let sigmoid = maker.op == Op::Map(Function::Sigmoid) && maker.inputs == [x] && maker.then.is_empty();
-            if sigmoid && counts[gate.index()] == 1 && matches!(graph.ty(gate).element, Element::Plain(_)) {
-                found.push((place, x));
-                break;
-            }
-        }
-    }
-    for &(place, x) in &found {
-        graph.nodes[place].op = Op::Map(Function::Silu);
-        graph.nodes[place].inputs = vec![x];
-    }
-    super::remove_dead(graph);
-    found.len()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,17 +106,5 @@ mod tests {
         assert_eq!(fuse_steps(&mut graph, |_| true), 1);
         assert_eq!(graph.nodes[0].then, [Then::Apply(Function::Clamp { low: 0.0, high: 6.0 })]);
         assert_eq!(graph.nodes.len(), 2);
-    }
-
-    #[test]
-    fn a_gate_of_its_own_is_silu() {
-        let text = "%0: float32[4] = input\n\
-                    %1: float32[4] = sigmoid %0\n\
-                    %2: float32[4] = multiply %0, %1\n\
-                    output %2\n";
-        let mut graph = crate::parse(text).unwrap();
-        assert_eq!(find_silu(&mut graph), 1);
-        graph.compact();
-        assert_eq!(graph.to_string(), "%0: float32[4] = input\n%1: float32[4] = silu %0\noutput %1\n");
     }
 }

@@ -130,6 +130,9 @@ impl<'a> Parser<'a> {
         if self.rest.starts_with('[') {
             return Ok(Source::Bytes(self.list(Self::number::<u8>)?.into()));
         }
+        if self.take("value ") {
+            return Ok(Source::Value(self.number()?));
+        }
         let range = self.word()?;
         let bounds = range.split_once("..").and_then(|(start, end)| Some((start.parse().ok()?, end.parse().ok()?)));
         let (start, end) = bounds.ok_or_else(|| self.error("a range such as 0..16"))?;
@@ -169,6 +172,9 @@ impl Reader {
             }
             "constant" => {
                 let constant = self.graph.constant(parser.source()?);
+                if parser.take("in order") {
+                    self.graph.constants[constant.index()].order = parser.list(Parser::number)?;
+                }
                 self.define(made, Origin::Constant(constant), parser)?;
             }
             name => self.node(name, made, parser)?,

@@ -1,7 +1,7 @@
 //! Graph to text.
 
 use super::parse::{ParseError, Parser};
-use crate::graph::{ConstantId, Graph, Node, Origin, Source, Then, ValueId};
+use crate::graph::{Constant, ConstantId, Graph, Node, Origin, Source, Then, ValueId};
 use crate::op::Reduction;
 use crate::types::{Dim, Element, Quantized, Scheme, Storage, Type};
 use std::fmt;
@@ -75,6 +75,7 @@ impl fmt::Display for Source {
         match self {
             Self::Named(name) => write!(f, "{name:?}"),
             Self::Payload(range) => write!(f, "{range:?}"),
+            Self::Value(index) => write!(f, "value {index}"),
             Self::Bytes(bytes) => write!(f, "{bytes:?}"),
         }
     }
@@ -150,7 +151,12 @@ impl Graph {
         match self.values[id.index()].origin {
             Origin::Input => writeln!(f, "{id}: {ty} = input"),
             Origin::Constant(constant) => {
-                writeln!(f, "{id}: {ty} = constant {}", self.constants[constant.index()].source)
+                let Constant { source, order } = &self.constants[constant.index()];
+                write!(f, "{id}: {ty} = constant {source}")?;
+                if !order.is_empty() {
+                    write!(f, " in order {order:?}")?;
+                }
+                writeln!(f)
             }
             Origin::Node => Ok(()),
         }

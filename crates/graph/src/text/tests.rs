@@ -18,7 +18,9 @@ const EVERYTHING: &str = r#"%0: float32[1, 8, 8, 4] = input
 %11: q4{group: 2, scales: @5, zero: 8}[1, 4] = constant [16, 50]
 %12: float32[n <= 16, 1] = linear %10, %11 {transposed: false}
 %13: float32[n <= 16, 1] = leaky_relu %12 {slope: 0.1}
-output %7, %9, %13
+%14: float32[16, 4] = constant value 7 in order [1, 0]
+%15: float32[n <= 16, 16] = linear %1, %14 {transposed: false}
+output %7, %9, %13, %15
 "#;
 
 #[test]
@@ -57,6 +59,7 @@ fn the_verifier_finds_what_is_wrong() {
             "%0: float32[4] = input\n%1: float32[2, 2] = input\n%2: float32[4] = abs %0 then add %1\noutput %2",
             "not of the result's size [4]",
         ),
+        ("%0: float32[2, 3] = constant \"w\" in order [1, 1]\noutput %0", "cannot be in the order given"),
         ("@0 = [0, 0, 128, 63]\n%0: q8{axis: 0, scales: @0, zero: 0}[2] = input\noutput %0", "has too few scales"),
     ] {
         let found = verify(&parse(text).unwrap()).unwrap_err().to_string();

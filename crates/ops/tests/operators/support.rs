@@ -292,7 +292,7 @@ fn run_file(loader: &Bytes<'_>) -> Result<Vec<Tensor>, sconce_core::Error> {
     method.resolve(&registry, &mut kernels)?;
     let mut state = vec![0; method.state_words()];
     method.init_state(&mut state)?;
-    let mut scratch = vec![0; method.scratch_words(&mut state, &registry, &kernels, &[], &Serial)];
+    let mut scratch = vec![0; method.scratch_words(&mut state, &registry, &kernels, &[], &[], &Serial)];
     let sizes = (0..method.arenas()).map(|id| method.arena_bytes(id).expect("an arena"));
     let mut memory: Vec<Vec<u128>> = sizes.map(|bytes| vec![0; bytes.div_ceil(16)]).collect();
     let mut arenas: Vec<Arena<'_>> = memory.iter_mut().map(|words| Arena::new(bytes_of_mut(words))).collect();

@@ -30,7 +30,7 @@ fn run(bytes: &[u8], state: &mut [u64], arena: &mut [u8], scratch: &mut [u64]) -
     method.init_state(state)?;
     let mut arenas = [Arena::new(&mut []), Arena::new(arena)];
     method.init_arenas(&mut arenas)?;
-    let needed = method.scratch_words(state, &registry, &kernels, &[], &Serial);
+    let needed = method.scratch_words(state, &registry, &kernels, &[], &[], &Serial);
     let environment =
         Environment { registry: &registry, parallel: &Serial, platform: &Quiet, instruction_limit: 1_000_000 };
     let mut execution =

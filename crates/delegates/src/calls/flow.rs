@@ -1,0 +1,276 @@
+//! Who reads and writes which bytes of planned memory.
+//!
+//! Data flow in a program goes by address: an exporter gives several tensors the same memory, because one is dead before
+//! the next is made, or because one is a view of the other. So a value is what was last written at its bytes. Tensors
+//! without planned memory count as memory of their own.
+
+use sconce_core::Method;
+use sconce_format::pte::{InstructionArguments, KernelTypes, Tensor};
+use std::ops::Range;
+
+/// Bytes of planned memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bytes {
+    id: u64,
+    range: Range<u64>,
+}
+
+impl Bytes {
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        self.id == other.id && self.range.start < other.range.end && other.range.start < self.range.end
+    }
+
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        self.id == other.id && self.range.start <= other.range.start && other.range.end <= self.range.end
+    }
+}
+
+/// What is known about the operator of a call.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Callee {
+    /// Bit `i` is set when argument `i` is written.
+    pub writes: u32,
+    /// Whether it does what its name says in PyTorch, and not what an application put in its place.
+    pub standard: bool,
+}
+
+/// An instruction.
+#[derive(Debug, Default)]
+pub(super) struct Step {
+    /// The operator and the arguments, if it is a call that may join a region.
+    pub(super) call: Option<(usize, Vec<u32>)>,
+    reads: Vec<u32>,
+    /// Values that are written whole, and no matter what they held.
+    writes: Vec<u32>,
+    /// Values that may change.
+    changes: Vec<u32>,
+    /// Whether it has no effect, because its result is known.
+    pub(super) is_folded: bool,
+}
+
+/// The instructions of a method with one chain.
+pub(super) struct Flow<'a> {
+    pub(super) method: Method<'a>,
+    pub(super) steps: Vec<Step>,
+    /// By value: all bytes that it may stand for.
+    memory: Vec<Vec<Bytes>>,
+    /// By value: whether it stands for other bytes at other times.
+    wanders: Vec<bool>,
+    /// By value: whether an instruction may change it.
+    changed: Vec<bool>,
+    /// By instruction: whether a jump leads to it.
+    targets: Vec<bool>,
+    has_jumps: bool,
+    /// Memory that keeps its content from run to run.
+    kept: Vec<Bytes>,
+}
+
+impl<'a> Flow<'a> {
+    /// Follows a method. `callee` tells of its operators by number, `is_folded` of its instructions.
+    pub(super) fn new(
+        method: Method<'a>,
+        callee: &dyn Fn(usize) -> Option<Callee>,
+        is_folded: &dyn Fn(u32) -> bool,
+    ) -> Option<Self> {
+        let plan = method.plan();
+        let chain = plan.chains().get(0).filter(|_| plan.chains().len() == 1)?;
+        let values = plan.values().len();
+        let tensors: Vec<_> = (0..values).map(|index| tensor(method, index)).collect();
+        let own = tensors.iter().enumerate().map(|(index, tensor)| tensor.and_then(|tensor| own_bytes(index, tensor)));
+        let mut flow = Self {
+            method,
+            steps: Vec::with_capacity(chain.instructions().len()),
+            memory: own.map(|bytes| bytes.into_iter().collect()).collect(),
+            wanders: vec![false; values],
+            changed: vec![false; values],
+            targets: vec![false; chain.instructions().len() + 1],
+            has_jumps: false,
+            kept: Vec::new(),
+        };
+        for (instruction, index) in chain.instructions().iter().zip(0u32..) {
+            let mut step = flow.step(instruction.instr_args(), callee)?;
+            if is_folded(index) {
+                step = Step { is_folded: true, ..Step::default() };
+            }
+            for &value in step.writes.iter().chain(&step.changes) {
+                *flow.changed.get_mut(index_of(value))? = true;
+            }
+            flow.steps.push(step);
+        }
+        flow.kept = flow.kept_memory(&tensors);
+        Some(flow)
+    }
+
+    fn step(
+        &mut self,
+        instruction: InstructionArguments<'a>,
+        callee: &dyn Fn(usize) -> Option<Callee>,
+    ) -> Option<Step> {
+        let mut step = Step::default();
+        match instruction {
+            InstructionArguments::KernelCall(call) => {
+                let op = usize::try_from(call.op_index()).ok()?;
+                let args: Vec<u32> = call.args().iter().map(|arg| u32::try_from(arg).ok()).collect::<Option<_>>()?;
+                let name = self.method.plan().operators().get(op)?.to_string();
+                if name == "executorch_prim::et_view.default" {
+                    let (&base, &view) = (args.first()?, args.last()?);
+                    self.wander(view, base);
+                }
+                let callee = callee(op)?;
+                self.sort_arguments(&mut step, &args, callee.writes, name.ends_with("out"));
+                step.call = callee.standard.then_some((op, args));
+            }
+            InstructionArguments::DelegateCall(call) => {
+                let args = call.args().iter().filter_map(|arg| u32::try_from(arg).ok());
+                step.changes = args.clone().collect();
+                step.reads = args.collect();
+            }
+            InstructionArguments::MoveCall(call) => {
+                let (from, to) = (u32::try_from(call.move_from()).ok()?, u32::try_from(call.move_to()).ok()?);
+                self.wander(to, from);
+                (step.reads, step.changes) = (vec![from], vec![to]);
+            }
+            InstructionArguments::JumpFalseCall(call) => {
+                self.has_jumps = true;
+                *self.targets.get_mut(usize::try_from(call.destination_instruction()).ok()?)? = true;
+                step.reads = vec![u32::try_from(call.cond_value_index()).ok()?];
+            }
+            InstructionArguments::FreeCall(call) => step.changes = vec![u32::try_from(call.value_index()).ok()?],
+            InstructionArguments::None => {}
+        }
+        Some(step)
+    }
+
+    /// Parts the arguments of a call, lists opened, into what is read and what is written.
+    fn sort_arguments(&self, step: &mut Step, args: &[u32], writes: u32, overwrites: bool) {
+        // The last argument is the result, which is one of those before or a number that is set.
+        for (position, &arg) in args.iter().enumerate() {
+            let written = position < 32 && writes >> position & 1 != 0;
+            let numbers = self.members(arg);
+            match written {
+                true if overwrites => step.writes.extend(numbers),
+                true => {
+                    step.reads.extend(&numbers);
+                    step.changes.extend(numbers);
+                }
+                false if position + 1 == args.len() => step.changes.extend(numbers),
+                false => step.reads.extend(numbers),
+            }
+        }
+    }
+
+    /// A value, or the values of a list.
+    pub(super) fn members(&self, value: u32) -> Vec<u32> {
+        let items = |items: &mut dyn Iterator<Item = i64>| items.filter_map(|item| u32::try_from(item).ok()).collect();
+        match kind(self.method, value) {
+            KernelTypes::TensorList(list) => items(&mut list.items().iter().map(i64::from)),
+            KernelTypes::OptionalTensorList(list) => items(&mut list.items().iter().map(i64::from)),
+            KernelTypes::IntList(list) => items(&mut list.items().iter()),
+            _ => vec![value],
+        }
+    }
+
+    /// Value `to` will stand for the bytes of `from`.
+    fn wander(&mut self, to: u32, from: u32) {
+        let bytes = self.memory.get(index_of(from)).cloned().unwrap_or_default();
+        for value in [to, from] {
+            if let Some(wanders) = self.wanders.get_mut(index_of(value)) {
+                *wanders = true;
+            }
+        }
+        if let Some(memory) = self.memory.get_mut(index_of(to)) {
+            memory.extend(bytes);
+        }
+    }
+
+    /// Planned memory whose content a run finds as the last one left it.
+    fn kept_memory(&self, tensors: &[Option<Tensor<'a>>]) -> Vec<Bytes> {
+        let inputs: Vec<_> = self.method.plan().inputs().iter().filter_map(|index| u32::try_from(index).ok()).collect();
+        let kept = tensors.iter().zip(0u32..).filter(|(tensor, value)| {
+            let starts = tensor.is_some_and(|tensor| tensor.data_buffer_idx() > 0 || tensor.is_external());
+            starts || !self.is_changed(*value) && !inputs.contains(value) && !self.is_view(*value)
+        });
+        kept.flat_map(|(_, value)| self.memory[index_of(value)].iter().cloned()).collect()
+    }
+
+    /// Whether a value that nobody writes lies where another is written.
+    fn is_view(&self, value: u32) -> bool {
+        let Some(bytes) = self.bytes(value) else { return false };
+        let written = (0..self.memory.len()).filter(|&other| self.changed[other]);
+        written.into_iter().any(|other| self.memory[other].iter().any(|other| other.overlaps(bytes)))
+    }
+
+    /// The bytes that a value stands for, if they are always the same.
+    pub(super) fn bytes(&self, value: u32) -> Option<&Bytes> {
+        match (self.memory.get(index_of(value))?.as_slice(), self.wanders.get(index_of(value))?) {
+            ([bytes], false) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Whether an instruction may change a value.
+    pub(super) fn is_changed(&self, value: u32) -> bool {
+        self.changed.get(index_of(value)).copied().unwrap_or(true)
+    }
+
+    /// Whether a jump leads to an instruction.
+    pub(super) fn is_target(&self, step: usize) -> bool {
+        self.targets.get(step).copied().unwrap_or(true)
+    }
+
+    /// Whether bytes keep their content from run to run.
+    pub(super) fn is_kept(&self, bytes: &Bytes) -> bool {
+        self.kept.iter().any(|kept| kept.overlaps(bytes))
+    }
+
+    /// What is read, after the instructions `steps`, of bytes that they wrote.
+    pub(super) fn reads_after(&self, bytes: &Bytes, steps: Range<usize>) -> Vec<Bytes> {
+        let memory = |value: u32| self.memory.get(index_of(value)).into_iter().flatten();
+        let touched = |value: u32| memory(value).filter(|other| other.overlaps(bytes)).cloned();
+        let returned = self.method.plan().outputs();
+        let returned = returned.iter().filter_map(|index| u32::try_from(index).ok()).flat_map(touched);
+        if self.has_jumps {
+            let outside = self.steps.iter().enumerate().filter(|(index, _)| !steps.contains(index));
+            let reads = outside.flat_map(|(_, step)| step.reads.iter().copied()).flat_map(touched);
+            return reads.chain(returned).collect();
+        }
+        let (mut found, mut over) = (Vec::new(), Vec::<&Bytes>::new());
+        let stale = |over: &[&Bytes], read: &Bytes| over.iter().any(|written| written.covers(read));
+        for step in &self.steps[steps.end..] {
+            let reads = step.reads.iter().copied().flat_map(touched);
+            found.extend(reads.filter(|read| !stale(&over, read)));
+            over.extend(step.writes.iter().filter_map(|&value| self.bytes(value)).filter(|w| w.overlaps(bytes)));
+            if stale(&over, bytes) {
+                return found;
+            }
+        }
+        found.extend(returned.filter(|read| !stale(&over, read)));
+        found
+    }
+}
+
+fn index_of(value: u32) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+/// A value as the program records it.
+pub(super) fn kind<'a>(method: Method<'a>, value: u32) -> KernelTypes<'a> {
+    method.plan().values().get(index_of(value)).map_or(KernelTypes::None, |value| value.val())
+}
+
+fn tensor<'a>(method: Method<'a>, index: usize) -> Option<Tensor<'a>> {
+    match method.plan().values().get(index)?.val() {
+        KernelTypes::Tensor(tensor) => Some(tensor),
+        _ => None,
+    }
+}
+
+/// The bytes where a tensor is planned, or bytes of its own.
+fn own_bytes(index: usize, tensor: Tensor<'_>) -> Option<Bytes> {
+    let Some(allocation) = tensor.allocation_info() else {
+        let id = (1u64 << 32).checked_add(u64::try_from(index).ok()?)?;
+        return Some(Bytes { id, range: 0..u64::MAX });
+    };
+    let start = allocation.offset();
+    Some(Bytes { id: allocation.memory_id().into(), range: start..start.checked_add(tensor.nbytes())? })
+}
