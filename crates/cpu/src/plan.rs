@@ -5,12 +5,14 @@
 //! by [`memory::place`] over the steps from the one that makes a class to the last that reads it. A value that is returned
 //! but lies elsewhere (an input passed through, a value returned twice) is copied at the end.
 
+mod join;
 mod select;
 
 use crate::memory::{ALIGN, Block, Io, Memory, Slot};
 use crate::model::Options;
 use crate::steps::{Context, ROW_HEAD, Rearrange, Step};
 use crate::weights::element_count;
+use join::join;
 use sconce_graph::memory::{self, Buffer};
 use sconce_graph::{Element, Graph, Op, Origin, Scheme, Shape, ValueId, infer};
 use select::{Selected, select};
@@ -47,6 +49,7 @@ impl Plan {
                 chosen.push((place, selected));
             }
         }
+        let chosen = join(graph, &bytes, chosen, options.isa, width);
         let mut layout = Layout::new(graph, &bytes);
         let copies = layout.copies(graph);
         let steps = chosen.len() + copies.len();
@@ -68,7 +71,8 @@ impl Plan {
             let second = node.outputs.get(1).map_or(Slot::EMPTY, |&value| slot(value));
             let reads = selected.reads.iter().map(|&value| slot(value)).collect();
             let io = Io::new(reads, slot(node.outputs[0]), second, layout.scratch[index])?;
-            plan.steps.push(Planned { step: selected.step, io, node: node.to_string() });
+            let nodes: Vec<_> = selected.before.iter().chain([&place]).map(|&p| graph.nodes[p].to_string()).collect();
+            plan.steps.push(Planned { step: selected.step, io, node: nodes.join("; ") });
         }
         for (value, output) in copies {
             let (from, bytes) = (layout.slot(value), bytes[value.index()]);

@@ -8,6 +8,7 @@ mod layout;
 mod matmul;
 mod norm;
 mod quantized;
+mod strips;
 
 pub(crate) use convert::{CombineKinds, Convert, Kind, MeanInt8, ROW_HEAD};
 pub(crate) use convolution::{Convolution, DepthwiseConvolution, Filter, Parameters, Winograd};
@@ -18,13 +19,14 @@ pub(crate) use layout::{Concat, Pad, Rearrange};
 pub(crate) use matmul::MatMul;
 pub(crate) use norm::{Affine, LayerNorm};
 pub(crate) use quantized::{ConvolutionDynamic, ConvolutionInt8, DepthwiseInt8};
+pub(crate) use strips::{Part, Rows, Strips, Window};
 
 use crate::memory::Buffers;
 use crate::weights::Known;
 use sconce_graph::Function as GraphFunction;
 use sconce_kernels::epilogue::{Function, Then, finish};
 use sconce_kernels::{Isa, Parallel, split, view};
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
 /// What steps share during a run.
 pub(crate) struct Context<'a> {
@@ -40,6 +42,11 @@ pub(crate) trait Step: Send + Sync {
 
     /// What it does, for people.
     fn describe(&self) -> String;
+
+    /// The step as one that can work on rows of an image.
+    fn rows(&self) -> Option<&dyn Rows> {
+        None
+    }
 }
 
 /// Bytes as elements. Buffers are aligned and as long as their type says, so this does not fail.
@@ -80,6 +87,30 @@ impl<'a> Following<'a> {
             };
         }
         Self { items, len: after.len().min(MOST_AFTER) }
+    }
+
+    /// A list of functions, which need no tensors.
+    pub(crate) fn functions(after: &[After]) -> Self {
+        let functions = after.iter().filter_map(|after| match after {
+            After::Apply(function) => Some(Then::Apply(*function)),
+            After::Add(_) | After::Multiply(_) => None,
+        });
+        let mut following = Self { items: [Then::Apply(Function::Abs); MOST_AFTER], len: 0 };
+        for (item, function) in following.items.iter_mut().zip(functions) {
+            *item = function;
+            following.len += 1;
+        }
+        following
+    }
+
+    /// The list for some elements of the output.
+    pub(crate) fn part(&self, elements: Range<usize>) -> Self {
+        let items = self.items.map(|item| match item {
+            Then::Apply(function) => Then::Apply(function),
+            Then::Add(other) => Then::Add(&other[elements.clone()]),
+            Then::Multiply(other) => Then::Multiply(&other[elements.clone()]),
+        });
+        Self { items, len: self.len }
     }
 
     /// Applies the whole list to an output, for kernels that do not do it on the way.

@@ -40,7 +40,7 @@ pub fn chunks<T: Send>(par: &dyn Parallel, data: &mut [T], len: usize, body: imp
 }
 
 /// [`chunks`] of two slices that have the same number of chunks.
-pub(crate) fn chunks2<T: Send, U: Send>(
+pub fn chunks2<T: Send, U: Send>(
     par: &dyn Parallel,
     (first, first_len): (&mut [T], usize),
     (second, second_len): (&mut [U], usize),

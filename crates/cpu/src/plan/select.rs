@@ -25,6 +25,8 @@ pub(super) struct Selected {
     pub(super) step: Box<dyn Step>,
     pub(super) reads: Vec<ValueId>,
     pub(super) scratch: usize,
+    /// Nodes before this one that the step does, too.
+    pub(super) before: Vec<usize>,
 }
 
 /// The step for a node, or a sentence about why there is none.
@@ -143,7 +145,7 @@ impl Site<'_> {
     fn step(&self, step: impl Step + 'static, inputs: usize, scratch: usize) -> Selected {
         let further = self.node.reads().skip(self.node.inputs.len());
         let reads = self.node.inputs[..inputs].iter().copied().chain(further).collect();
-        Selected { step: Box::new(step), reads, scratch }
+        Selected { step: Box::new(step), reads, scratch, before: Vec::new() }
     }
 
     /// A step that reads all inputs, if everything is `float32`.
@@ -278,7 +280,7 @@ impl Site<'_> {
         match product(self.graph, self.node) {
             Some(Product::Static { quantization, ratio }) => {
                 let step = ConvolutionInt8 { node, conv, filter, layout, bias, quantization, ratio };
-                Some(Selected { step: Box::new(step), reads: vec![self.node.inputs[0]], scratch })
+                Some(Selected { step: Box::new(step), reads: vec![self.node.inputs[0]], scratch, before: Vec::new() })
             }
             Some(Product::Dynamic(kind)) => {
                 let after = self.after(1);
@@ -307,7 +309,7 @@ impl Site<'_> {
             let (filter, bias) = (self.node.inputs[1], self.node.inputs.get(2).copied());
             let step = DepthwiseInt8 { node: self.place, geometry, filter, bias, quantization, ratio };
             let reads = vec![self.node.inputs[0]];
-            return geometry.output().map(|_| Selected { step: Box::new(step), reads, scratch: 0 });
+            return geometry.output().map(|_| Selected { step: Box::new(step), reads, scratch: 0, before: Vec::new() });
         }
         let parameters = self.parameters()?;
         let step = DepthwiseConvolution { node: self.place, geometry, parameters, after: self.after(1) };

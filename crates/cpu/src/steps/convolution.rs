@@ -1,11 +1,12 @@
 //! Convolutions and linear layers with constant filters.
 
-use super::{After, Context, Following, Step, elements, elements_mut};
+use super::{After, Context, Following, Part, Rows, Step, Window, elements, elements_mut};
 use crate::memory::Buffers;
 use crate::weights::{Known, Weights};
 use sconce_graph::ValueId;
 use sconce_kernels::Isa;
 use sconce_kernels::depthwise::{self, Depthwise};
+use sconce_kernels::epilogue::Then;
 use sconce_kernels::packed::{self, Conv2d, conv2d, pack, packed_len};
 use sconce_kernels::winograd::{self, Output};
 use std::borrow::Cow;
@@ -107,6 +108,51 @@ impl Step for Convolution {
     fn describe(&self) -> String {
         describe(&self.conv)
     }
+
+    fn rows(&self) -> Option<&dyn Rows> {
+        Some(self)
+    }
+}
+
+/// The vertical geometry of a convolution of elements of so many bytes.
+pub(super) fn window(conv: &Conv2d, size: usize) -> Option<Window> {
+    let [height, width] = conv.output()?;
+    let reach = (conv.kernel[0] - 1) * conv.dilation[0];
+    let inside = conv.padding[0] <= reach && conv.padding[2] <= reach;
+    (conv.batch == 1 && !conv.transposed && inside).then_some(Window {
+        rows: [conv.input[0], height],
+        bytes: [conv.input[1] * conv.in_channels * size, width * conv.out_channels * size],
+        stride: conv.stride[0],
+        reach,
+        above: conv.padding[0],
+    })
+}
+
+/// The convolution of a part of the image.
+pub(super) fn partly(conv: &Conv2d, part: &Part<'_>) -> Conv2d {
+    let [_, left, _, right] = conv.padding;
+    let padding = [part.outside[0], left, part.outside[1], right];
+    Conv2d { input: [part.rows, conv.input[1]], padding, ..*conv }
+}
+
+impl Rows for Convolution {
+    fn window(&self) -> Option<Window> {
+        window(&self.conv, size_of::<f32>())
+    }
+
+    fn after(&self) -> &[After] {
+        &self.after
+    }
+
+    fn prepare(&self, context: &Context<'_>) {
+        context.known.packed.weights(self.node, || self.pack(context));
+    }
+
+    fn run_rows(&self, context: &Context<'_>, part: Part<'_>, then: &[Then<'_>], output: &mut [u8]) {
+        let weights = context.known.packed.weights(self.node, || self.pack(context));
+        let (conv, packed) = (partly(&self.conv, &part), elements(weights.floats.bytes()));
+        conv2d(context.isa, context.par, &conv, elements(part.input), packed, then, elements_mut(output));
+    }
 }
 
 /// A three by three convolution with fewer multiplications, and a little more rounding.
@@ -159,8 +205,8 @@ pub(crate) struct DepthwiseConvolution {
     pub(crate) after: Vec<After>,
 }
 
-impl Step for DepthwiseConvolution {
-    fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
+impl DepthwiseConvolution {
+    fn weights<'a>(&self, context: &Context<'a>) -> &'a [f32] {
         let Depthwise { channels, kernel, .. } = self.geometry;
         let weights = context.known.packed.weights(self.node, || {
             Weights::floats(depthwise::packed_len(channels, kernel), |packed| {
@@ -169,22 +215,58 @@ impl Step for DepthwiseConvolution {
                 depthwise::pack(channels, kernel, &filter, bias.as_deref(), packed);
             })
         });
+        elements(weights.floats.bytes())
+    }
+}
+
+impl Step for DepthwiseConvolution {
+    fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
+        let (isa, par, packed) = (context.isa, context.par, self.weights(context));
         let then = Following::new(&self.after, &buffers);
-        let input = elements(buffers.read(0));
-        let output = elements_mut(buffers.output);
-        depthwise::depthwise(
-            context.isa,
-            context.par,
-            &self.geometry,
-            input,
-            elements(weights.floats.bytes()),
-            &then,
-            output,
-        );
+        let (input, output) = (elements(buffers.read(0)), elements_mut(buffers.output));
+        depthwise::depthwise(isa, par, &self.geometry, input, packed, &then, output);
+    }
+
+    fn rows(&self) -> Option<&dyn Rows> {
+        Some(self)
     }
 
     fn describe(&self) -> String {
         let Depthwise { input: [h, w], channels, kernel: [kh, kw], stride, .. } = self.geometry;
         format!("depthwise {h}x{w}x{channels}, filter {kh}x{kw}, stride {stride:?}")
+    }
+}
+
+/// The vertical geometry of a depthwise convolution of elements of so many bytes.
+pub(super) fn depthwise_window(geometry: &Depthwise, size: usize) -> Option<Window> {
+    let Depthwise { batch, channels, input, kernel, stride, padding, dilation } = *geometry;
+    let image = Conv2d { batch, input, kernel, stride, padding, dilation, ..Conv2d::linear(1, channels, channels) };
+    window(&Conv2d { groups: channels, ..image }, size)
+}
+
+/// The depthwise convolution of a part of the image.
+pub(super) fn depthwise_partly(geometry: &Depthwise, part: &Part<'_>) -> Depthwise {
+    let [_, left, _, right] = geometry.padding;
+    let padding = [part.outside[0], left, part.outside[1], right];
+    Depthwise { input: [part.rows, geometry.input[1]], padding, ..*geometry }
+}
+
+impl Rows for DepthwiseConvolution {
+    fn window(&self) -> Option<Window> {
+        depthwise_window(&self.geometry, size_of::<f32>())
+    }
+
+    fn after(&self) -> &[After] {
+        &self.after
+    }
+
+    fn prepare(&self, context: &Context<'_>) {
+        self.weights(context);
+    }
+
+    fn run_rows(&self, context: &Context<'_>, part: Part<'_>, then: &[Then<'_>], output: &mut [u8]) {
+        let (isa, par, packed) = (context.isa, context.par, self.weights(context));
+        let geometry = depthwise_partly(&self.geometry, &part);
+        depthwise::depthwise(isa, par, &geometry, elements(part.input), packed, then, elements_mut(output));
     }
 }

@@ -1,11 +1,13 @@
 //! Convolutions and linear layers of bytes.
 
-use super::convolution::describe;
-use super::{After, Context, Filter, Following, ROW_HEAD, Step, elements, elements_mut};
+use super::convolution::{depthwise_partly, depthwise_window, describe, partly, window};
+use super::{After, Context, Filter, Following, Part, ROW_HEAD, Rows, Step, Window, elements, elements_mut};
 use crate::memory::Buffers;
 use crate::weights::Weights;
 use sconce_graph::ValueId;
+use sconce_kernels::Isa;
 use sconce_kernels::depthwise::{self, Depthwise};
+use sconce_kernels::epilogue::Then;
 use sconce_kernels::packed::Conv2d;
 use sconce_kernels::packed::int8::{self, Kind, Line, Quantization};
 
@@ -61,6 +63,32 @@ impl Step for ConvolutionInt8 {
     fn describe(&self) -> String {
         format!("bytes: {}", describe(&self.conv))
     }
+
+    fn rows(&self) -> Option<&dyn Rows> {
+        Some(self)
+    }
+}
+
+impl Rows for ConvolutionInt8 {
+    fn window(&self) -> Option<Window> {
+        window(&self.conv, 1)
+    }
+
+    fn row_scratch(&self, isa: Isa) -> usize {
+        int8::scratch_len(isa, &self.conv, 1)
+    }
+
+    fn prepare(&self, context: &Context<'_>) {
+        context.known.packed.weights(self.node, || self.pack(context));
+    }
+
+    fn run_rows(&self, context: &Context<'_>, part: Part<'_>, _: &[Then<'_>], output: &mut [u8]) {
+        let weights = context.known.packed.weights(self.node, || self.pack(context));
+        let (isa, par, conv) = (context.isa, context.par, partly(&self.conv, &part));
+        let (input, packed) = (elements(part.input), (&*weights.lines, &*weights.scales));
+        let scratch = &mut part.scratch[..int8::scratch_len(isa, &conv, 1)];
+        int8::conv2d(isa, par, &conv, &self.quantization, input, packed, elements_mut(output), scratch);
+    }
 }
 
 /// A convolution of each channel of bytes by itself.
@@ -74,8 +102,8 @@ pub(crate) struct DepthwiseInt8 {
     pub(crate) ratio: f32,
 }
 
-impl Step for DepthwiseInt8 {
-    fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
+impl DepthwiseInt8 {
+    fn weights<'a>(&self, context: &Context<'a>) -> &'a [i32] {
         let (isa, geometry) = (context.isa, &self.geometry);
         let weights = context.known.packed.weights(self.node, || {
             let filter = bytes(context, self.filter);
@@ -86,8 +114,35 @@ impl Step for DepthwiseInt8 {
             depthwise::int8::pack(isa, geometry, weights, self.quantization.input_zero, &mut words);
             Weights { words, ..Weights::default() }
         });
+        &weights.words
+    }
+}
+
+impl Rows for DepthwiseInt8 {
+    fn window(&self) -> Option<Window> {
+        depthwise_window(&self.geometry, 1)
+    }
+
+    fn prepare(&self, context: &Context<'_>) {
+        self.weights(context);
+    }
+
+    fn run_rows(&self, context: &Context<'_>, part: Part<'_>, _: &[Then<'_>], output: &mut [u8]) {
+        let (isa, par, packed) = (context.isa, context.par, self.weights(context));
+        let (geometry, input) = (depthwise_partly(&self.geometry, &part), elements(part.input));
+        depthwise::int8::depthwise(isa, par, &geometry, input, packed, self.quantization, elements_mut(output));
+    }
+}
+
+impl Step for DepthwiseInt8 {
+    fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
+        let (isa, par, packed) = (context.isa, context.par, self.weights(context));
         let (input, output) = (elements(buffers.read(0)), elements_mut(buffers.output));
-        depthwise::int8::depthwise(isa, context.par, geometry, input, &weights.words, self.quantization, output);
+        depthwise::int8::depthwise(isa, par, &self.geometry, input, packed, self.quantization, output);
+    }
+
+    fn rows(&self) -> Option<&dyn Rows> {
+        Some(self)
     }
 
     fn describe(&self) -> String {

@@ -1,0 +1,85 @@
+//! Which convolutions are computed together, in strips of rows.
+
+use super::select::Selected;
+use crate::steps::{After, Strips};
+use sconce_graph::{Graph, Origin, ValueId};
+use sconce_kernels::Isa;
+
+/// Bytes of a value that are worth not writing to memory.
+const WORTH: usize = 512 * 1024;
+
+/// Joins neighbouring convolutions where a large value passes from one to the other and nobody else reads it.
+pub(super) fn join(
+    graph: &Graph,
+    bytes: &[usize],
+    chosen: Vec<(usize, Selected)>,
+    isa: Isa,
+    width: usize,
+) -> Vec<(usize, Selected)> {
+    let counts = graph.read_counts();
+    let mut joined = Vec::with_capacity(chosen.len());
+    let mut chain: Vec<(usize, Selected)> = Vec::new();
+    for (place, selected) in chosen {
+        let passed = chain.last().map(|(last, _)| graph.nodes[*last].outputs[0]);
+        if !passed.is_some_and(|value| continues(graph, &counts, value, &selected)) {
+            flush(graph, bytes, std::mem::take(&mut chain), isa, width, &mut joined);
+        }
+        match selected.step.rows().and_then(|rows| rows.window()) {
+            Some(_) => chain.push((place, selected)),
+            None => {
+                flush(graph, bytes, std::mem::take(&mut chain), isa, width, &mut joined);
+                joined.push((place, selected));
+            }
+        }
+    }
+    flush(graph, bytes, chain, isa, width, &mut joined);
+    joined
+}
+
+/// Whether a step is the only reader of a value, as its image.
+fn continues(graph: &Graph, counts: &[usize], value: ValueId, next: &Selected) -> bool {
+    let alone = counts[value.index()] == 1 && graph.values[value.index()].origin == Origin::Node;
+    alone && next.reads.first() == Some(&value)
+}
+
+/// Joins the parts of a chain that are worth it; all but the last step of a part have functions after them only.
+fn flush(
+    graph: &Graph,
+    bytes: &[usize],
+    chain: Vec<(usize, Selected)>,
+    isa: Isa,
+    width: usize,
+    joined: &mut Vec<(usize, Selected)>,
+) {
+    let mut part: Vec<(usize, Selected)> = Vec::new();
+    for (place, selected) in chain {
+        let large = part.last().is_some_and(|(last, before)| {
+            let functions = before
+                .step
+                .rows()
+                .is_some_and(|rows| rows.after().iter().all(|after| matches!(after, After::Apply(_))));
+            functions && bytes[graph.nodes[*last].outputs[0].index()] >= WORTH
+        });
+        if !large {
+            close(std::mem::take(&mut part), isa, width, joined);
+        }
+        part.push((place, selected));
+    }
+    close(part, isa, width, joined);
+}
+
+/// One step for a part of a chain.
+fn close(mut part: Vec<(usize, Selected)>, isa: Isa, width: usize, joined: &mut Vec<(usize, Selected)>) {
+    if part.len() < 2 {
+        return joined.append(&mut part);
+    }
+    let places: Vec<usize> = part.iter().map(|(place, _)| *place).collect();
+    let image = part[0].1.reads[0];
+    let further = part[part.len() - 1].1.reads[1..].to_vec();
+    let stages = part.into_iter().map(|(_, selected)| selected.step).collect();
+    let (last, before) = places.split_last().expect("two steps or more");
+    let step = Strips::new(stages, isa, width).expect("steps with windows");
+    let scratch = step.scratch();
+    let reads = [image].into_iter().chain(further).collect();
+    joined.push((*last, Selected { step: Box::new(step), reads, scratch, before: before.to_vec() }));
+}

@@ -1,0 +1,242 @@
+//! Convolutions in a row, computed together in strips.
+//!
+//! The first layers of image networks make more numbers than the second-level cache holds, and each would be written to
+//! memory and read back. Here a chain of convolutions, each the only reader of the one before, makes a few rows of the
+//! last output at a time, and of everything in between only the rows that these need. Rows that the next strip needs again
+//! stay; nothing is computed twice, but where threads part the image.
+//!
+//! ```text
+//! input ──▶ rows of the first ──▶ rows of the second ──▶ output      each arrow a convolution of some rows
+//!           ├ kept ┤ new ┤        ├ kept ┤ new ┤
+//! ```
+
+use super::{After, Context, Following, Step};
+use crate::memory::{ALIGN, Buffers};
+use sconce_kernels::epilogue::Then;
+use sconce_kernels::{Isa, Serial, split};
+use std::ops::Range;
+
+/// Bytes of rows in between that a strip aims at: they and the weights fit the second-level cache.
+const TOGETHER: usize = 640 * 1024;
+
+/// A step that can compute some rows of its image from some rows of its input.
+pub(crate) trait Rows {
+    /// Which rows it needs for which; `None` for more than one image, or if rows are not alike.
+    fn window(&self) -> Option<Window>;
+
+    /// What follows.
+    fn after(&self) -> &[After] {
+        &[]
+    }
+
+    /// Bytes of scratch for one thread.
+    fn row_scratch(&self, _isa: Isa) -> usize {
+        0
+    }
+
+    /// Packs its weights.
+    fn prepare(&self, context: &Context<'_>);
+
+    /// Computes rows of the output from the rows of the input that they need.
+    fn run_rows(&self, context: &Context<'_>, part: Part<'_>, then: &[Then<'_>], output: &mut [u8]);
+}
+
+/// The vertical geometry of a convolution of one image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// Rows of the input and the output.
+    pub(crate) rows: [usize; 2],
+    /// Bytes of a row of the input and the output.
+    pub(crate) bytes: [usize; 2],
+    pub(crate) stride: usize,
+    /// Rows that a filter reaches below its first.
+    pub(crate) reach: usize,
+    /// Zeros above the image.
+    pub(crate) above: usize,
+}
+
+impl Window {
+    /// The rows of the input that some rows of the output see.
+    fn seen(&self, rows: &Range<usize>) -> Range<usize> {
+        let first = (rows.start * self.stride).saturating_sub(self.above);
+        let end = ((rows.end - 1) * self.stride + self.reach + 1).saturating_sub(self.above);
+        first.min(self.rows[0])..end.min(self.rows[0])
+    }
+
+    /// Rows of zeros above and below what some rows of the output see.
+    fn outside(&self, rows: &Range<usize>) -> [usize; 2] {
+        let end = (rows.end - 1) * self.stride + self.reach + 1;
+        [self.above.saturating_sub(rows.start * self.stride), end.saturating_sub(self.above + self.rows[0])]
+    }
+}
+
+/// Rows of an input.
+pub(crate) struct Part<'a> {
+    pub(crate) input: &'a [u8],
+    pub(crate) rows: usize,
+    /// Rows of zeros above and below.
+    pub(crate) outside: [usize; 2],
+    pub(crate) scratch: &'a mut [u8],
+}
+
+/// Steps of which each reads what the one before makes.
+pub(crate) struct Strips {
+    stages: Vec<Box<dyn Step>>,
+    windows: Vec<Window>,
+    /// Rows of the last output in a strip.
+    rows: usize,
+    /// Bytes of the rows in between, by stage, and of scratch.
+    held: Vec<usize>,
+    tasks: usize,
+}
+
+impl Strips {
+    /// Joins steps, if each can work on rows.
+    pub(crate) fn new(stages: Vec<Box<dyn Step>>, isa: Isa, width: usize) -> Option<Self> {
+        let windows: Vec<Window> = stages.iter().map(|stage| stage.rows()?.window()).collect::<Option<_>>()?;
+        let height = windows.last()?.rows[1];
+        let tasks = if width > 1 { (2 * width).min(height) } else { 1 };
+        let scratch = stages.iter().map(|stage| stage.rows().map_or(0, |rows| rows.row_scratch(isa))).max()?;
+        let part = height.div_ceil(tasks);
+        let held = |rows: usize| held(&windows, rows);
+        let rows = (1..=part).rev().find(|&rows| held(rows).iter().sum::<usize>() <= TOGETHER).unwrap_or(1);
+        let mut held = held(rows);
+        held.push(scratch.next_multiple_of(ALIGN));
+        Some(Self { stages, windows, rows, held, tasks })
+    }
+
+    /// Bytes of scratch of all tasks.
+    pub(crate) fn scratch(&self) -> usize {
+        self.held.iter().sum::<usize>().max(ALIGN) * self.tasks
+    }
+
+    /// Makes rows of the last output.
+    fn make(
+        &self,
+        context: &Context<'_>,
+        input: &[u8],
+        then: &Following<'_>,
+        rows: Range<usize>,
+        scratch: &mut [u8],
+        output: &mut [u8],
+    ) {
+        let mut state =
+            State { strips: self, context, input, held: Vec::with_capacity(self.stages.len()), scratch: &mut [] };
+        let mut rest = scratch;
+        for &bytes in &self.held[..self.stages.len() - 1] {
+            let (bytes, after) = rest.split_at_mut(bytes);
+            state.held.push(Held { rows: 0..0, bytes });
+            rest = after;
+        }
+        state.scratch = rest;
+        let (last, row) = (self.stages.len() - 1, self.windows[self.stages.len() - 1].bytes[1]);
+        for first in rows.clone().step_by(self.rows) {
+            let strip = first..rows.end.min(first + self.rows);
+            let place = (strip.start - rows.start) * row..(strip.end - rows.start) * row;
+            let elements = strip.start * row / size_of::<f32>()..strip.end * row / size_of::<f32>();
+            state.ensure(last, &strip, &then.part(elements), &mut output[place]);
+        }
+    }
+}
+
+/// Bytes of the rows between stages, for strips of so many rows of the last output.
+fn held(windows: &[Window], rows: usize) -> Vec<usize> {
+    let mut wanted = rows;
+    let mut held = Vec::with_capacity(windows.len());
+    for window in windows.iter().skip(1).rev() {
+        wanted = ((wanted - 1) * window.stride + window.reach + 1).min(window.rows[0]);
+        held.push((wanted * window.bytes[0]).next_multiple_of(ALIGN));
+    }
+    held.reverse();
+    held
+}
+
+/// Rows of a value that are there.
+struct Held<'a> {
+    rows: Range<usize>,
+    bytes: &'a mut [u8],
+}
+
+impl Held<'_> {
+    /// Forgets rows before `first` and puts the others to the front.
+    fn drop_before(&mut self, first: usize, row: usize) {
+        let first = first.clamp(self.rows.start, self.rows.end);
+        self.bytes.copy_within((first - self.rows.start) * row..self.rows.len() * row, 0);
+        self.rows.start = first;
+    }
+}
+
+struct State<'a> {
+    strips: &'a Strips,
+    context: &'a Context<'a>,
+    input: &'a [u8],
+    held: Vec<Held<'a>>,
+    scratch: &'a mut [u8],
+}
+
+impl State<'_> {
+    /// Computes rows of a stage's output, after the rows of its input that are missing.
+    fn ensure(&mut self, stage: usize, rows: &Range<usize>, then: &[Then<'_>], output: &mut [u8]) {
+        let window = self.strips.windows[stage];
+        let (seen, row) = (window.seen(rows), window.bytes[0]);
+        if let Some(before) = stage.checked_sub(1) {
+            self.fetch(before, &seen, row);
+        }
+        let Some(step) = self.strips.stages[stage].rows() else { return };
+        let (input, first) = match stage.checked_sub(1).map(|before| &self.held[before]) {
+            Some(held) => (&*held.bytes, held.rows.start),
+            None => (self.input, 0),
+        };
+        let input = &input[(seen.start - first) * row..(seen.end - first) * row];
+        let part = Part { input, rows: seen.len(), outside: window.outside(rows), scratch: self.scratch };
+        step.run_rows(self.context, part, then, output);
+    }
+
+    /// Makes sure that these rows of a stage's output are there.
+    fn fetch(&mut self, stage: usize, rows: &Range<usize>, row: usize) {
+        let held = &mut self.held[stage];
+        if held.rows.end <= rows.start {
+            held.rows = rows.start..rows.start;
+        }
+        held.drop_before(rows.start, row);
+        let missing = held.rows.end..rows.end;
+        if missing.is_empty() {
+            return;
+        }
+        // Taken out while the stage runs, which looks at other stages only.
+        let bytes = std::mem::take(&mut held.bytes);
+        let start = held.rows.len() * row;
+        held.rows.end = rows.end;
+        let then = Following::functions(self.strips.stages[stage].rows().map_or(&[], |rows| rows.after()));
+        self.ensure(stage, &missing, &then, &mut bytes[start..start + missing.len() * row]);
+        self.held[stage].bytes = bytes;
+    }
+}
+
+impl Step for Strips {
+    fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
+        let mut after: &[After] = &[];
+        for rows in self.stages.iter().filter_map(|stage| stage.rows()) {
+            rows.prepare(context);
+            after = rows.after();
+        }
+        let then = Following::new(after, &buffers);
+        let input = buffers.read(0);
+        let window = self.windows[self.windows.len() - 1];
+        let part = window.rows[1].div_ceil(self.tasks);
+        let scratch = self.scratch() / self.tasks;
+        let alone = Context { isa: context.isa, par: &Serial, known: context.known };
+        let output = (buffers.output, part * window.bytes[1]);
+        let scratch = (&mut buffers.scratch[..window.rows[1].div_ceil(part) * scratch], scratch);
+        split::chunks2(context.par, output, scratch, |task, output, scratch| {
+            let first = task * part;
+            let rows = first..first + output.len() / window.bytes[1];
+            self.make(&alone, input, &then, rows, scratch, output);
+        });
+    }
+
+    fn describe(&self) -> String {
+        let stages: Vec<String> = self.stages.iter().map(|stage| stage.describe()).collect();
+        format!("strips of {} rows of: {}", self.rows, stages.join("; "))
+    }
+}
