@@ -3,7 +3,7 @@
 //! Both the pass that converts everything else to `float32` and the choice of steps ask here, so that they agree.
 
 use sconce_format::ScalarType;
-use sconce_graph::{Function, Graph, Node, Op, Quantized, Scheme, Storage, Then, ValueId};
+use sconce_graph::{Combine, Function, Graph, Node, Op, Quantized, Scheme, Storage, Then, ValueId};
 use sconce_kernels::packed::int8::{Kind, Quantization};
 
 /// How a product of bytes is computed.
@@ -51,21 +51,28 @@ pub(crate) fn per_tensor(graph: &Graph, value: ValueId) -> Option<(f32, i32)> {
 fn static_form(graph: &Graph, node: &Node, input_zero: i32) -> Option<Quantization> {
     let (out_scale, out_zero) = per_tensor(graph, node.outputs[0])?;
     let output_zero = i8::try_from(out_zero).ok()?;
-    let limits = match node.then[..] {
-        [] => (i8::MIN, i8::MAX),
-        [Then::Apply(Function::Clamp { low, high })] => {
-            let limit =
-                |x: f32| ((x / out_scale).round_ties_even() + f32::from(output_zero)).clamp(-128.0, 127.0) as i8;
-            (limit(low), limit(high))
-        }
-        _ => return None,
-    };
+    let limits = limits(&node.then, out_scale, output_zero)?;
     let bias = node
         .inputs
         .get(2)
         .is_none_or(|&bias| graph.ty(bias).quantized().is_some_and(|quantized| quantized.storage == Storage::Int32));
     let known = weights(graph, node)? == Kind::Bytes && bias;
     known.then_some(Quantization { input_zero: i8::try_from(input_zero).ok()?, output_zero, limits })
+}
+
+/// The limits in bytes that follow a node, if nothing else does.
+pub(crate) fn limits(then: &[Then], scale: f32, zero: i8) -> Option<(i8, i8)> {
+    let limit = |x: f32| ((x / scale).round_ties_even() + f32::from(zero)).clamp(-128.0, 127.0) as i8;
+    match *then {
+        [] => Some((i8::MIN, i8::MAX)),
+        [Then::Apply(Function::Clamp { low, high })] => Some((limit(low), limit(high))),
+        _ => None,
+    }
+}
+
+/// Whether limits follow at most.
+fn is_limited(then: &[Then]) -> bool {
+    matches!(then, [] | [Then::Apply(Function::Clamp { .. })])
 }
 
 fn dynamic_form(graph: &Graph, node: &Node, dims: usize) -> Option<Kind> {
@@ -107,9 +114,27 @@ pub(crate) fn element_wise(graph: &Graph, node: &Node) -> bool {
     let functions = node.then.iter().all(|then| matches!(then, Then::Apply(_)));
     let suits = match &node.op {
         Op::Map(_) => true,
-        Op::Combine(_) => node.inputs.iter().all(|&id| graph.ty(id).dims == graph.ty(node.outputs[0]).dims),
+        Op::Combine(_) => alike(graph, node) || gate(graph, node).is_some() && is_limited(&node.then),
         Op::Reduce { axes, .. } => axes.is_sorted_by(|a, b| a + 1 == *b) && !axes.is_empty(),
         _ => false,
     };
     all && functions && suits
+}
+
+/// Whether the operands and the result of a node have the same sizes.
+fn alike(graph: &Graph, node: &Node) -> bool {
+    node.inputs.iter().all(|&id| graph.ty(id).dims == graph.ty(node.outputs[0]).dims)
+}
+
+/// Image and gate of a product with one factor for each channel, the last dimension.
+pub(crate) fn gate(graph: &Graph, node: &Node) -> Option<(usize, usize)> {
+    let whole = graph.ty(node.outputs[0]).sizes();
+    let channels = whole.last()?;
+    let sizes = |index: usize| graph.ty(node.inputs[index]).sizes();
+    let is_gate = |index: usize| {
+        let sizes = sizes(index);
+        sizes.last() == Some(channels) && sizes.iter().product::<usize>() == *channels
+    };
+    let product = node.op == Op::Combine(Combine::Multiply) && *channels > 0;
+    [(0, 1), (1, 0)].into_iter().find(|&(image, gate)| product && sizes(image) == whole && is_gate(gate))
 }

@@ -1,5 +1,6 @@
 //! The steps of a plan, by family.
 
+mod bytes;
 mod convert;
 mod convolution;
 mod elementwise;
@@ -10,7 +11,8 @@ mod norm;
 mod quantized;
 mod strips;
 
-pub(crate) use convert::{CombineKinds, Convert, Kind, MeanInt8, ROW_HEAD};
+pub(crate) use bytes::{GateBytes, MapBytes, SumBytes, ToBytes};
+pub(crate) use convert::{CombineKinds, Convert, Kind, MeanInt8, ROW_HEAD, table};
 pub(crate) use convolution::{Convolution, DepthwiseConvolution, Filter, Parameters, Winograd};
 use elementwise::combine;
 pub(crate) use elementwise::{Combine, Map, Mean, Softmax};

@@ -36,6 +36,7 @@ pub mod scan;
 pub mod softmax;
 pub mod special;
 pub mod split;
+pub mod table;
 mod taps;
 #[cfg(test)]
 mod testing;

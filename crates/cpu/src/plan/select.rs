@@ -1,15 +1,18 @@
 //! Which step does what a node says.
 
 use crate::model::Options;
-use crate::quantize::{Product, element_wise, per_tensor, product};
+use crate::quantize::{Product, element_wise, gate, limits, per_tensor, product};
 use crate::steps::{
     Affine, After, ArgMaxPool, Combine, CombineKinds, Concat, Convert, Convolution, ConvolutionDynamic,
-    ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Filter, Kind, LayerNorm, MOST_AFTER, Map, MatMul, Mean,
-    MeanInt8, Pad, Parameters, Pool, PoolKind, Rearrange, ResizeBilinear, Softmax, Step, Winograd, function,
+    ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Filter, GateBytes, Kind, LayerNorm, MOST_AFTER, Map,
+    MapBytes, MatMul, Mean, MeanInt8, Pad, Parameters, Pool, PoolKind, Rearrange, ResizeBilinear, Softmax, Step,
+    SumBytes, ToBytes, Winograd, function, table,
 };
 use crate::weights::{element_count, is_known};
 use sconce_format::ScalarType;
-use sconce_graph::{Element, Graph, Node, Op, Quantized, Reduction, Scheme, Shape, Storage, Then, ValueId};
+use sconce_graph::{
+    Combine as CombineKind, Element, Graph, Node, Op, Quantized, Reduction, Scheme, Shape, Storage, Then, ValueId,
+};
 use sconce_kernels::copy::contiguous_strides;
 use sconce_kernels::depthwise::Depthwise;
 use sconce_kernels::epilogue::Function;
@@ -157,7 +160,18 @@ impl Site<'_> {
     fn convert(&self) -> Option<Selected> {
         let (from, to) = (self.kind(self.node.inputs[0])?, self.kind(self.node.outputs[0])?);
         let whole = matches!(to, Kind::Rows(_)) && !self.node.then.is_empty();
-        (!whole).then(|| self.step(Convert { from, to, after: self.after(1) }, 1, 0))
+        (!whole).then(|| self.converted(from, to, self.after(1)))
+    }
+
+    /// A conversion with what follows, by a table if that can be.
+    fn converted(&self, from: Kind, to: Kind, after: Vec<After>) -> Selected {
+        match table(self.options.isa, from, to, &after) {
+            Some(table) => {
+                let what = format!("{from:?} to {to:?}");
+                self.step(MapBytes { table: Box::new(table), what }, 1, 0)
+            }
+            None => self.step(Convert { from, to, after }, 1, 0),
+        }
     }
 
     /// An element-wise node or a mean of bytes.
@@ -167,9 +181,12 @@ impl Site<'_> {
         match &self.node.op {
             Op::Map(f) => {
                 after.insert(0, After::Apply(function(*f)));
-                (after.len() <= MOST_AFTER).then(|| self.step(Convert { from, to, after }, 1, 0))
+                (after.len() <= MOST_AFTER).then(|| self.converted(from, to, after))
             }
             Op::Combine(combine) => {
+                if let Some(selected) = self.whole_bytes(*combine) {
+                    return Some(selected);
+                }
                 let from = [from, self.kind(self.node.inputs[1])?];
                 Some(self.step(CombineKinds { combine: *combine, from, to, after }, 2, 0))
             }
@@ -184,6 +201,25 @@ impl Site<'_> {
             }
             _ => None,
         }
+    }
+
+    /// A sum or a gate of bytes that is followed by limits at most.
+    fn whole_bytes(&self, combine: CombineKind) -> Option<Selected> {
+        let (scale, zero) = per_tensor(self.graph, self.node.outputs[0])?;
+        let from = |index: usize| per_tensor(self.graph, self.node.inputs[index]);
+        let limits = limits(&self.node.then, scale, i8::try_from(zero).ok()?)?;
+        let to = ToBytes { scale, zero, limits };
+        if let Some((image, gate)) = gate(self.graph, self.node) {
+            let scratch = GateBytes::scratch(*self.output().last()?)?;
+            return Some(self.step(GateBytes { from: [from(image)?, from(gate)?], to, gate }, 2, scratch));
+        }
+        let sign = match combine {
+            CombineKind::Add => 1.0,
+            CombineKind::Subtract => -1.0,
+            _ => return None,
+        };
+        let (second, second_zero) = from(1)?;
+        Some(self.step(SumBytes { from: [from(0)?, (sign * second, second_zero)], to }, 2, 0))
     }
 
     fn kind(&self, value: ValueId) -> Option<Kind> {

@@ -73,6 +73,18 @@ impl Step for Convert {
     }
 }
 
+/// The table of a conversion from signed bytes to signed bytes with functions on the way, or nothing if it is another.
+pub(crate) fn table(isa: Isa, from: Kind, to: Kind, after: &[After]) -> Option<[u8; 256]> {
+    let functions = after.iter().all(|after| matches!(after, After::Apply(_)));
+    let (Kind::Int8(..), Kind::Int8(..), true) = (from, to, functions) else { return None };
+    let bytes: [u8; 256] = std::array::from_fn(|index| index as u8);
+    let (mut numbers, mut table) = ([0.0; 256], [0; 256]);
+    widen(isa, from, 0, &bytes, &mut numbers);
+    finish(isa, &Following::functions(after), 0, &mut numbers);
+    narrow(isa, to, &numbers, &mut table);
+    Some(table)
+}
+
 /// A function of two elements of any kind, side by side.
 pub(crate) struct CombineKinds {
     pub(crate) combine: Combine,
@@ -235,7 +247,7 @@ fn narrow(isa: Isa, kind: Kind, numbers: &[f32], output: &mut [u8]) {
 
 /// The nearest integer (ties to even) plus `zero`, limited to `low..=high`, a range of 256 numbers at most.
 #[inline(always)]
-fn rounded(x: f32, zero: i32, low: i32, high: i32) -> i32 {
+pub(super) fn rounded(x: f32, zero: i32, low: i32, high: i32) -> i32 {
     let (least, most) = ((low - zero) as f32, (high - zero) as f32);
     let x = if x < least { least } else { x };
     let x = if x > most { most } else { x };
