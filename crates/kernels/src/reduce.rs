@@ -422,7 +422,8 @@ pub fn variance<T: Float>(
                         continue;
                     }
                     let (means, sums) = (&mut means[..out.len()], &mut sums[..out.len()]);
-                    (means.fill(0.0), sums.fill(0.0));
+                    means.fill(0.0);
+                    sums.fill(0.0);
                     take_in::<Sum64<T>>(means, axis, x);
                     means.iter_mut().for_each(|mean| *mean /= axis.n as f64);
                     for x in x.chunks(axis.inner) {

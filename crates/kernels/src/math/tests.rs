@@ -72,9 +72,9 @@ fn within_two_units_of_the_exact_value() {
 /// Arguments as they usually are, then with some among them that are not.
 #[test]
 fn slices_are_as_exact_as_single_values() {
-    type All = fn(&[f32], &mut [f32]);
+    type Row = (&'static str, fn(&[f32], &mut [f32]), fn(f64) -> f64, f64);
     let sigmoid_exact = |x: f64| 1.0 / (1.0 + libm::exp(-x));
-    let rows: [(&str, All, fn(f64) -> f64, f64); 6] = [
+    let rows: [Row; 6] = [
         ("exp", exp_all, libm::exp, 1.0),
         ("sigmoid", sigmoid_all, sigmoid_exact, 2.0),
         ("log", log_all, libm::log, 1.0),
