@@ -1,12 +1,95 @@
 //! One kind of number into another, over whole slices.
+//!
+//! Loops over [`convert`] vectorise as they are. Only between half and single precision is there an instruction that no loop
+//! becomes; it is used where the token proves it.
+#![allow(unsafe_code, reason = "vector instructions")]
+
 use crate::element::{Number, convert};
 use crate::isa::Isa;
-use crate::map;
+use crate::map::{GRAIN, worth};
+use crate::split;
+use crate::view::{Plain, bytes_of, bytes_of_mut, view, view_mut};
+use core::any::TypeId;
+use half::f16;
 use sconce_parallel::Parallel;
 
 /// Converts every element as PyTorch's `.to()` does; see [`convert`].
-pub fn cast<A: Number, B: Number>(isa: Isa, par: &dyn Parallel, from: &[A], to: &mut [B]) {
-    map::unary(isa, par, from, to, convert::<A, B>);
+pub fn cast<A: Number + Plain, B: Number + Plain>(isa: Isa, par: &dyn Parallel, from: &[A], to: &mut [B]) {
+    assert_eq!(from.len(), to.len(), "input and output differ in length");
+    split::chunks(worth(par, to.len()), to, GRAIN, |i, to| cast_slice(isa, &from[i * GRAIN..], to));
+}
+
+/// [`cast`] on the caller's thread, of as many elements as the shorter slice has.
+pub fn cast_slice<A: Number + Plain, B: Number + Plain>(isa: Isa, from: &[A], to: &mut [B]) {
+    let len = from.len().min(to.len());
+    let (from, to) = (&from[..len], &mut to[..len]);
+    #[cfg(target_arch = "x86_64")]
+    if let Isa::Avx512(_) | Isa::Vnni(_) = isa {
+        if let (Some(from), Some(to)) = (same::<A, f16>(from), same_mut::<B, f32>(to)) {
+            // SAFETY: the token proves that the instructions exist.
+            return unsafe { x86::widen(from, to) };
+        }
+        if let (Some(from), Some(to)) = (same::<A, f32>(from), same_mut::<B, f16>(to)) {
+            // SAFETY: the token proves that the instructions exist.
+            return unsafe { x86::narrow(from, to) };
+        }
+    }
+    isa.vectorize(
+        #[inline(always)]
+        || each(from, to),
+    );
+}
+
+#[inline(always)]
+fn each<A: Number, B: Number>(from: &[A], to: &mut [B]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = convert(*from);
+    }
+}
+
+/// The slice itself, if its elements are of this type.
+fn same<A: Plain, T: Plain>(x: &[A]) -> Option<&[T]> {
+    if TypeId::of::<A>() == TypeId::of::<T>() { view(bytes_of(x)) } else { None }
+}
+
+/// [`same`] of a slice to be written.
+fn same_mut<A: Plain, T: Plain>(x: &mut [A]) -> Option<&mut [T]> {
+    if TypeId::of::<A>() == TypeId::of::<T>() { view_mut(bytes_of_mut(x)) } else { None }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{each, f16};
+    use core::arch::x86_64::*;
+
+    const LANES: usize = 16;
+
+    /// Slices of equal length.
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn widen(from: &[f16], to: &mut [f32]) {
+        let ((blocks, rest), (targets, last)) = (from.as_chunks::<LANES>(), to.as_chunks_mut::<LANES>());
+        for (from, to) in blocks.iter().zip(targets) {
+            // SAFETY: a block has as many elements as a vector.
+            unsafe { _mm512_storeu_ps(to.as_mut_ptr(), _mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast()))) };
+        }
+        each(rest, last);
+    }
+
+    /// Slices of equal length. Rounds to the nearest, ties to even.
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn narrow(from: &[f32], to: &mut [f16]) {
+        let ((blocks, rest), (targets, last)) = (from.as_chunks::<LANES>(), to.as_chunks_mut::<LANES>());
+        for (from, to) in blocks.iter().zip(targets) {
+            // SAFETY: a block has as many elements as a vector.
+            unsafe {
+                let narrow = _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(_mm512_loadu_ps(
+                    from.as_ptr(),
+                ));
+                _mm256_storeu_si256(to.as_mut_ptr().cast(), narrow);
+            }
+        }
+        each(rest, last);
+    }
 }
 
 #[cfg(test)]
@@ -16,7 +99,7 @@ mod tests {
     use half::{bf16, f16};
     use sconce_parallel::Serial;
 
-    fn cast_of<A: Number, B: Number>(from: &[A]) -> Vec<B> {
+    fn cast_of<A: Number + Plain, B: Number + Plain>(from: &[A]) -> Vec<B> {
         let mut to = vec![B::ZERO; from.len()];
         cast(Isa::detect(), &Serial, from, &mut to);
         to
@@ -30,6 +113,29 @@ mod tests {
         assert_eq!(cast_of::<f32, f16>(&x)[5], f16::MAX);
         assert_eq!(cast_of::<f32, f64>(&x)[2], 1.5);
         assert_eq!(cast_of::<f16, bf16>(&[f16::from_f32(3.140625)])[0].to_f32(), 3.140625);
+    }
+
+    #[test]
+    fn every_set_converts_halves_alike() {
+        let halves: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+        let singles: Vec<f32> =
+            (0..=u32::MAX).step_by(5003).map(f32::from_bits).chain([65519.9, 65520.0, 6e-8]).collect();
+        for isa in Isa::available() {
+            let mut wide = vec![0.0f32; halves.len()];
+            cast(isa, &Serial, &halves, &mut wide);
+            for (half, wide) in halves.iter().zip(&wide) {
+                assert!(wide.to_bits() == half.to_f32_const().to_bits() || wide.is_nan() && half.is_nan(), "{half}");
+            }
+            let mut narrow = vec![f16::ZERO; singles.len()];
+            cast(isa, &Serial, &singles, &mut narrow);
+            for (single, narrow) in singles.iter().zip(&narrow) {
+                let expected = f16::from_f32_const(*single);
+                assert!(narrow.to_bits() == expected.to_bits() || narrow.is_nan() && single.is_nan(), "{single}");
+            }
+            let mut short = [0.0f32; 3];
+            cast_slice(isa, &halves[0x3c00..], &mut short);
+            assert_eq!(short, [1.0, 1.0 + 1.0 / 1024.0, 1.0 + 2.0 / 1024.0]);
+        }
     }
 
     #[test]

@@ -10,14 +10,16 @@
 //! * anything else: element by element along the target's innermost dimension.
 //!
 //! Threads take slabs of the target's outermost dimension.
+//!
+//! A concatenation is a copy per part, but where parts are short it is one pass over the target's rows ([`join`]).
 use crate::isa::Isa;
 use crate::map::{MAX_RANK, worth};
 use crate::split;
 use sconce_parallel::Parallel;
 
-/// Elements that a block of a transpose takes from each line of the source: several cache lines, so that reading runs
-/// ahead.
-const ALONG: usize = 64;
+/// Elements that a block of a transpose takes from each line of the source: whole cache lines, but few, since a row of the
+/// target waits for each of them in the cache.
+const ALONG: usize = 32;
 /// Lines of the source in a block: few, since lines a power of two apart share a place in the cache.
 const ACROSS: usize = 8;
 /// Slabs that a task has at least.
@@ -204,10 +206,10 @@ fn transpose<T: core::marker::Copy>(slow: Dim, fast: Dim, from: &[T], to: &mut [
         (4, 1, 4) => return interleave::<T, 4>(slow.size, fast.from, from, to),
         _ => {}
     }
-    for i in (0..fast.size).step_by(ACROSS) {
-        let columns = ACROSS.min(fast.size - i);
-        for j in (0..slow.size).step_by(ALONG) {
-            let rows = ALONG.min(slow.size - j);
+    for j in (0..slow.size).step_by(ALONG) {
+        let rows = ALONG.min(slow.size - j);
+        for i in (0..fast.size).step_by(ACROSS) {
+            let columns = ACROSS.min(fast.size - i);
             let (from, to) = (&from[i * fast.from + j..], &mut to[j * slow.to + i * fast.to..]);
             if (rows, columns, fast.to) == (ALONG, ACROSS, 1) {
                 block(from, fast.from, to, slow.to);
@@ -231,19 +233,38 @@ fn interleave<T: core::marker::Copy, const N: usize>(pixels: usize, plane: usize
     }
 }
 
-/// A full block: its lines are read whole, then written out row by row.
+/// A full block: every row of the target takes one element from each line.
 #[inline(always)]
 fn block<T: core::marker::Copy>(from: &[T], from_step: usize, to: &mut [T], to_step: usize) {
-    let mut lines = [[from[0]; ALONG]; ACROSS];
-    for (c, line) in lines.iter_mut().enumerate() {
-        line.copy_from_slice(&from[c * from_step..][..ALONG]);
-    }
+    let lines: [&[T]; ACROSS] = core::array::from_fn(|c| &from[c * from_step..][..ALONG]);
     for r in 0..ALONG {
-        let row = &mut to[r * to_step..][..ACROSS];
-        for (to, line) in row.iter_mut().zip(&lines) {
-            *to = line[r];
-        }
+        let row: [T; ACROSS] = core::array::from_fn(|c| lines[c][r]);
+        to[r * to_step..][..ACROSS].copy_from_slice(&row);
     }
+}
+
+/// Writes rows, `stride` bytes apart, that consist of parts: row `i` is row `i` of every part, one after the other. A part
+/// is contiguous and says how many bytes a row of it has.
+///
+/// Panics if a part or the target has fewer than `rows` rows, or if the parts are longer together than a row.
+pub fn join(par: &dyn Parallel, rows: usize, stride: usize, parts: &[(&[u8], usize)], to: &mut [u8]) {
+    let width: usize = parts.iter().map(|(_, len)| len).sum();
+    if rows == 0 || width == 0 {
+        return;
+    }
+    assert!(width <= stride, "parts of {width} bytes in rows of {stride}");
+    let reach = (rows - 1) * stride + width;
+    assert!(reach <= to.len(), "the target has {} bytes and {reach} are written", to.len());
+    let together = (crate::map::GRAIN / stride).max(1);
+    split::chunks(worth(par, rows * width), &mut to[..reach], stride * together, |task, to| {
+        for (row, to) in (task * together..).zip(to.chunks_mut(stride)) {
+            let mut at = 0;
+            for (part, len) in parts {
+                to[at..at + len].copy_from_slice(&part[row * len..][..*len]);
+                at += len;
+            }
+        }
+    });
 }
 
 #[cfg(test)]
@@ -305,6 +326,27 @@ mod tests {
     fn large_transposes_use_threads() {
         check(&[200, 300], &[1, 200], &[300, 1], 60_000);
         check(&[3, 150, 120], &[1, 360, 3], &[18000, 120, 1], 54_000);
+    }
+
+    #[test]
+    fn joined_parts_lie_side_by_side() {
+        let pool = pool();
+        for (rows, lens, stride) in [(5, vec![3, 0, 4], 9), (1, vec![7], 7), (3000, vec![8, 16], 24), (4, vec![], 3)] {
+            let parts: Vec<Vec<u8>> =
+                lens.iter().enumerate().map(|(n, len)| (0..rows * len).map(|i| (i * 7 + n) as u8).collect()).collect();
+            let mut expected = vec![255; rows * stride];
+            for row in 0..rows {
+                let line: Vec<u8> =
+                    parts.iter().zip(&lens).flat_map(|(part, &len)| &part[row * len..][..len]).copied().collect();
+                expected[row * stride..][..line.len()].copy_from_slice(&line);
+            }
+            let parts: Vec<(&[u8], usize)> = parts.iter().map(Vec::as_slice).zip(lens).collect();
+            for par in [&Serial as &dyn Parallel, &pool] {
+                let mut to = vec![255; rows * stride];
+                join(par, rows, stride, &parts, &mut to);
+                assert_eq!(to, expected);
+            }
+        }
     }
 
     #[test]

@@ -6,6 +6,9 @@
 //! (the tests walk it), most within 1. Fused multiplication is used where it is fast, but nothing relies on it. Functions
 //! of `f64` come from `libm`.
 //!
+//! Special cases cost as much as the polynomial and are rare. So the functions that models call most have a form for slices
+//! (`exp_all` and its like, over `by_blocks`) that computes as if there were none and looks at the arguments on the way.
+//!
 //! [`Math`] names the functions for kernels that are generic over the compute type.
 use crate::element::Float;
 
@@ -16,7 +19,9 @@ mod logarithm;
 mod tests;
 
 pub use circular::{acos, asin, atan, atan2, cos, cos_all, sin, sin_all, tan, tan_all};
-pub use exponential::{cosh, decay, erf, exp, exp2, expm1, gelu, gelu_tanh, sigmoid, silu, sinh, tanh};
+pub use exponential::{
+    cosh, decay, erf, exp, exp_all, exp2, expm1, gelu, gelu_tanh, sigmoid, sigmoid_all, silu, sinh, tanh,
+};
 pub use logarithm::{acosh, asinh, atanh, log, log_all, log1p, log2, log10, pow};
 
 /// Adding and subtracting this rounds to the nearest whole number, ties to even, which is then in the low bits; for
@@ -74,6 +79,38 @@ fn limit_wide(x: f64, low: f64, high: f64) -> f64 {
 #[inline(always)]
 fn with_sign(x: f32, sign: f32) -> f32 {
     f32::from_bits(x.to_bits() | sign.to_bits() & 1 << 31)
+}
+
+/// The bits of `|x|`, which are ordered as the numbers are, with NaN above all.
+#[inline(always)]
+fn size_bits(x: f32) -> u32 {
+    x.to_bits() & !(1 << 31)
+}
+
+/// Elements that [`by_blocks`] takes together.
+const BLOCK: usize = 2048;
+
+/// `out[i] = usual(x[i])`. Blocks with an element whose `measure` is above `limit` are computed again, by `any`.
+#[inline(always)]
+fn by_blocks(
+    x: &[f32],
+    out: &mut [f32],
+    (measure, limit): (impl Fn(f32) -> u32, u32),
+    usual: impl Fn(f32) -> f32,
+    any: impl Fn(f32) -> f32,
+) {
+    for (x, out) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
+        let mut largest = 0;
+        for (out, &x) in out.iter_mut().zip(x) {
+            largest = largest.max(measure(x));
+            *out = usual(x);
+        }
+        if largest > limit {
+            for (out, &x) in out.iter_mut().zip(x) {
+                *out = any(x);
+            }
+        }
+    }
 }
 
 macro_rules! math {

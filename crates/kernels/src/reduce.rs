@@ -2,8 +2,8 @@
 //!
 //! A tensor is seen as `[outer, n, inner]` and reduced along the middle; several adjacent dimensions are one. What is
 //! reduced is a [`Reducer`]: a start, a step, a way to join two partial results, an end. Contiguous rows (`inner` = 1)
-//! are taken in independent strands, longer inners in strips of columns; both are loops without a dependency between
-//! neighbours, which vectorise. Dimensions that are not adjacent go through [`reduce_strided`].
+//! are taken in independent strands, longer inners in strips of columns, several rows at a time; both are loops without a
+//! dependency between neighbours, which vectorise. Dimensions that are not adjacent go through [`reduce_strided`].
 //!
 //! Sums of floats are kept in `f64`, so their rounding is invisible in the result. As in PyTorch, NaN wins every
 //! maximum and minimum, and of equal values the first wins.
@@ -16,8 +16,12 @@ use sconce_parallel::Parallel;
 
 /// Independent strands of a contiguous row.
 const LANES: usize = 32;
-/// Columns of a strip.
-const STRIP: usize = 64;
+/// Columns of a strip: many, so that reading runs ahead along the rows.
+const STRIP: usize = 512;
+/// Elements that are looked at together for one among them.
+const SEARCHED: usize = 64;
+/// Rows of a strip that are taken in together, which saves partial results the way to memory and back.
+const ROWS: usize = 8;
 
 /// A tensor seen as `[outer, n, inner]`, reduced or normalised along `n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +52,14 @@ impl Axis {
 
     /// How the results, `outer` rows of `inner`, are cut where several lie side by side.
     fn strips(&self) -> (Cut, Cut) {
-        (Cut::every(1, self.outer), Cut::every(STRIP, self.inner))
+        (Cut::every(rows_per_task(self.n * self.inner.min(STRIP)), self.outer), Cut::every(STRIP, self.inner))
+    }
+
+    /// The elements of one `outer`, from a column on.
+    #[inline(always)]
+    fn slab<'x, T>(&self, x: &'x [T], outer: usize, column: usize) -> &'x [T] {
+        let slab = &x[outer * self.n * self.inner..][..self.n * self.inner];
+        slab.get(column..).unwrap_or(&[])
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -199,25 +210,46 @@ pub fn reduce<R: Reducer>(isa: Isa, par: &dyn Parallel, axis: Axis, x: &[R::In],
         });
     }
     split::blocks(par, out, axis.inner, (axis.outer, axis.inner), axis.strips(), |mut block| {
-        let (outer, first) = (block.rows.start, block.columns.start);
-        let x = &x[outer * axis.n * axis.inner + first..];
         isa.vectorize(
             #[inline(always)]
             || {
-                let out = block.row(outer);
                 let mut strip = [R::start(); STRIP];
-                let strip = &mut strip[..out.len()];
-                for x in x.chunks(axis.inner).take(axis.n) {
-                    for (acc, x) in strip.iter_mut().zip(x) {
-                        *acc = R::step(*acc, *x);
+                let strip = &mut strip[..block.columns.len()];
+                for outer in block.rows.clone() {
+                    strip.fill(R::start());
+                    take_in::<R>(strip, axis, axis.slab(x, outer, block.columns.start));
+                    for (out, acc) in block.row(outer).iter_mut().zip(&*strip) {
+                        *out = R::finish(*acc, axis.n);
                     }
-                }
-                for (out, acc) in out.iter_mut().zip(strip) {
-                    *out = R::finish(*acc, axis.n);
                 }
             },
         );
     });
+}
+
+/// Takes in the columns of a strip.
+#[inline(always)]
+fn take_in<R: Reducer>(strip: &mut [R::Acc], axis: Axis, x: &[R::In]) {
+    let together = axis.n / ROWS * ROWS;
+    for row in (0..together).step_by(ROWS) {
+        take_rows_in::<R, ROWS>(strip, &x[row * axis.inner..], axis.inner);
+    }
+    for row in together..axis.n {
+        take_rows_in::<R, 1>(strip, &x[row * axis.inner..], axis.inner);
+    }
+}
+
+/// Takes in `N` rows of a strip, `stride` apart.
+#[inline(always)]
+fn take_rows_in<R: Reducer, const N: usize>(strip: &mut [R::Acc], x: &[R::In], stride: usize) {
+    let rows: [&[R::In]; N] = core::array::from_fn(|n| &x[n * stride..][..strip.len()]);
+    for (i, acc) in strip.iter_mut().enumerate() {
+        *acc = rows.iter().fold(
+            *acc,
+            #[inline(always)]
+            |acc, row| R::step(acc, row[i]),
+        );
+    }
 }
 
 /// Reduces dimensions that lie anywhere: `kept` walks the results, `reduced` the elements of one result.
@@ -251,7 +283,7 @@ fn beats<T: Number, const MAX: bool>(x: T, best: T) -> bool {
 fn first_of<T: Number>(x: &[T], best: T) -> usize {
     let mut start = 0;
     // Whole blocks are looked at without a branch per element; only the block that has it is searched.
-    for block in x.chunks(STRIP) {
+    for block in x.chunks(SEARCHED) {
         let mut found = false;
         for x in block {
             found |= *x == best || x.is_nan();
@@ -259,7 +291,7 @@ fn first_of<T: Number>(x: &[T], best: T) -> usize {
         if found {
             return start + block.iter().position(|x| *x == best || x.is_nan()).unwrap_or(0);
         }
-        start += STRIP;
+        start += SEARCHED;
     }
     0
 }
@@ -294,20 +326,21 @@ pub fn arg_reduce<T: Number, const MAX: bool>(
         });
     } else {
         split::blocks(par, indices, axis.inner, (axis.outer, axis.inner), axis.strips(), |mut block| {
-            let (outer, first) = (block.rows.start, block.columns.start);
-            let x = &x[outer * axis.n * axis.inner + first..];
             isa.vectorize(
                 #[inline(always)]
                 || {
-                    let out = block.row(outer);
                     let mut best = [T::ZERO; STRIP];
-                    best[..out.len()].copy_from_slice(&x[..out.len()]);
-                    out.fill(0);
-                    for (i, x) in x.chunks(axis.inner).take(axis.n).enumerate() {
-                        for ((out, best), x) in out.iter_mut().zip(&mut best).zip(x) {
-                            let better = beats::<T, MAX>(*x, *best);
-                            *best = if better { *x } else { *best };
-                            *out = if better { i as i64 } else { *out };
+                    for outer in block.rows.clone() {
+                        let x = axis.slab(x, outer, block.columns.start);
+                        let out = block.row(outer);
+                        best[..out.len()].copy_from_slice(&x[..out.len()]);
+                        out.fill(0);
+                        for (i, x) in x.chunks(axis.inner).enumerate() {
+                            for ((out, best), x) in out.iter_mut().zip(&mut best).zip(x) {
+                                let better = beats::<T, MAX>(*x, *best);
+                                *best = if better { *x } else { *best };
+                                *out = if better { i as i64 } else { *out };
+                            }
                         }
                     }
                 },
@@ -377,34 +410,31 @@ pub fn variance<T: Float>(
     assert_eq!(out.len(), axis.outer * axis.inner, "results of {axis:?}");
     let divisor = (axis.n as f64 - correction).max(0.0);
     split::blocks(worth(par, x.len()), out, axis.inner, (axis.outer, axis.inner), axis.strips(), |mut block| {
-        let (outer, first) = (block.rows.start, block.columns.start);
-        let x = &x[outer * axis.n * axis.inner..][..axis.n * axis.inner];
         isa.vectorize(
             #[inline(always)]
             || {
-                let out = block.row(outer);
-                if axis.inner == 1 {
-                    out[0] = T::from_f64(deviations(x).0 / divisor);
-                    return;
-                }
-                let rows = || x.chunks_exact(axis.inner).map(|x| &x[first..]);
                 let (mut means, mut sums) = ([0.0; STRIP], [0.0; STRIP]);
-                for x in rows() {
-                    for (mean, x) in means.iter_mut().zip(x) {
-                        *mean += x.to_f64();
+                for outer in block.rows.clone() {
+                    let x = axis.slab(x, outer, block.columns.start);
+                    let out = block.row(outer);
+                    if axis.inner == 1 {
+                        out[0] = T::from_f64(deviations(x).0 / divisor);
+                        continue;
                     }
-                }
-                for mean in means.iter_mut() {
-                    *mean /= axis.n as f64;
-                }
-                for x in rows() {
-                    for ((sum, mean), x) in sums.iter_mut().zip(&means).zip(x) {
-                        let d = x.to_f64() - mean;
-                        *sum += d * d;
+                    let (means, sums) = (&mut means[..out.len()], &mut sums[..out.len()]);
+                    means.fill(0.0);
+                    sums.fill(0.0);
+                    take_in::<Sum64<T>>(means, axis, x);
+                    means.iter_mut().for_each(|mean| *mean /= axis.n as f64);
+                    for x in x.chunks(axis.inner) {
+                        for ((sum, mean), x) in sums.iter_mut().zip(&*means).zip(x) {
+                            let d = x.to_f64() - mean;
+                            *sum += d * d;
+                        }
                     }
-                }
-                for (out, sum) in out.iter_mut().zip(sums) {
-                    *out = T::from_f64(sum / divisor);
+                    for (out, sum) in out.iter_mut().zip(sums) {
+                        *out = T::from_f64(*sum / divisor);
+                    }
                 }
             },
         );
@@ -419,14 +449,16 @@ mod tests {
     use super::*;
     use crate::testing::{Random, assert_close, pool};
 
-    const AXES: [Axis; 9] = [
+    const AXES: [Axis; 11] = [
         Axis { outer: 1, n: 1, inner: 1 },
         Axis { outer: 3, n: 31, inner: 1 },
         Axis { outer: 2, n: 33, inner: 1 },
         Axis { outer: 5, n: 100, inner: 1 },
         Axis { outer: 2, n: 7, inner: 63 },
-        Axis { outer: 2, n: 7, inner: 65 },
+        Axis { outer: 2, n: 8, inner: 65 },
+        Axis { outer: 700, n: 9, inner: 5 },
         Axis { outer: 1, n: 300, inner: 130 },
+        Axis { outer: 2, n: 33, inner: 1030 },
         Axis { outer: 40, n: 1000, inner: 1 },
         Axis { outer: 0, n: 4, inner: 2 },
     ];

@@ -45,6 +45,8 @@ pub struct Filter {
     pub antialias: bool,
 }
 
+/// Input positions that are mixed at a time.
+const SPAN: usize = 512;
 /// The index of a tap that is not there.
 const ABSENT: u32 = u32::MAX;
 
@@ -300,14 +302,44 @@ fn bilinear_row<T: Float>(
     let inner = resize.inner;
     let (Some((top, upper)), Some((bottom, lower))) = (height.at(y).next(), height.at(y).nth(1)) else { return };
     let (top, bottom) = (resize.row(x, [plane, 0, top]), resize.row(x, [plane, 0, bottom]));
-    let taps = width.indices.as_chunks::<2>().0.iter().zip(width.weights.as_chunks::<2>().0);
-    for (out, (&[first, second], &[left, right])) in out.chunks_exact_mut(inner).zip(taps) {
+    let (indices, weights) = (width.indices.as_chunks::<2>().0, width.weights.as_chunks::<2>().0);
+    if inner == 1 {
+        return bilinear_line((top, upper), (bottom, lower), indices, weights, out);
+    }
+    for (out, (&[first, second], &[left, right])) in out.chunks_exact_mut(inner).zip(indices.iter().zip(weights)) {
         let mix = |row: &[T], c: usize| {
             left * row[first as usize * inner + c].widen() + right * row[second as usize * inner + c].widen()
         };
         for (c, out) in out.iter_mut().enumerate() {
             *out = T::narrow(upper * mix(top, c) + lower * mix(bottom, c));
         }
+    }
+}
+
+/// One output row of single elements: the two input rows are mixed where they lie, then the neighbours in the mixture.
+#[inline(always)]
+fn bilinear_line<T: Float>(
+    (top, upper): (&[T], T::Compute),
+    (bottom, lower): (&[T], T::Compute),
+    mut indices: &[[u32; 2]],
+    mut weights: &[[T::Compute; 2]],
+    mut out: &mut [T],
+) {
+    let mut mixed = [T::Compute::ZERO; SPAN];
+    while let Some(&[start, _]) = indices.first() {
+        // Taps never go backwards, so these outputs need less than `SPAN` inputs from the first one's on.
+        let count = indices.partition_point(|[_, second]| ((second - start) as usize) < SPAN);
+        let inputs = start as usize..indices[count - 1][1] as usize + 1;
+        for (mixed, (top, bottom)) in mixed.iter_mut().zip(top[inputs.clone()].iter().zip(&bottom[inputs])) {
+            *mixed = upper * top.widen() + lower * bottom.widen();
+        }
+        let (now, later) = out.split_at_mut(count);
+        for (out, ([first, second], [left, right])) in now.iter_mut().zip(indices.iter().zip(weights)) {
+            // The remainder changes nothing and spares the check of the bound.
+            let at = |index: &u32| mixed[(index - start) as usize % SPAN];
+            *out = T::narrow(*left * at(first) + *right * at(second));
+        }
+        (indices, weights, out) = (&indices[count..], &weights[count..], later);
     }
 }
 

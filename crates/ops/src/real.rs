@@ -20,7 +20,6 @@ pub(crate) trait Real:
     fn round_ties_even(self) -> Self;
     fn sqrt(self) -> Self;
     fn rem(self, other: Self) -> Self;
-    fn exp(self) -> Self;
     fn expm1(self) -> Self;
     fn log(self) -> Self;
     fn log1p(self) -> Self;
@@ -55,7 +54,7 @@ macro_rules! real {
 real! { f64,
     copysign(sign) = libm::copysign; floor() = libm::floor; ceil() = libm::ceil;
     trunc() = libm::trunc; round_ties_even() = libm::rint; sqrt() = libm::sqrt; rem(other) = libm::fmod;
-    exp() = libm::exp; expm1() = libm::expm1; log() = libm::log; log1p() = libm::log1p; log2() = libm::log2;
+    expm1() = libm::expm1; log() = libm::log; log1p() = libm::log1p; log2() = libm::log2;
     log10() = libm::log10; asin() = libm::asin;
     acos() = libm::acos; atan() = libm::atan; atan2(other) = libm::atan2; sinh() = libm::sinh; cosh() = libm::cosh;
     tanh() = libm::tanh; asinh() = libm::asinh; acosh() = acosh; atanh() = libm::atanh; erf() = libm::erf;
@@ -74,7 +73,7 @@ fn acosh(x: f64) -> f64 {
 real! { f32,
     copysign(sign) = libm::copysignf; floor() = libm::floorf; ceil() = libm::ceilf;
     trunc() = libm::truncf; round_ties_even() = libm::rintf; sqrt() = math::sqrt; rem(other) = libm::fmodf;
-    exp() = math::exp; expm1() = math::expm1; log() = math::log; log1p() = math::log1p; log2() = math::log2;
+    expm1() = math::expm1; log() = math::log; log1p() = math::log1p; log2() = math::log2;
     log10() = math::log10; asin() = math::asin;
     acos() = math::acos; atan() = math::atan; atan2(other) = math::atan2; sinh() = math::sinh;
     cosh() = math::cosh; tanh() = math::tanh; asinh() = math::asinh; acosh() = math::acosh;

@@ -1,67 +1,69 @@
 //! The circular functions and their inverses.
 //!
-//! `x = q pi / 2 + r` with a whole `q` and |r| at most `pi / 4`; sine and cosine of `r` are polynomials, and `q` says which
-//! one it is and with which sign. `pi / 2` is split into four parts of so few bits that `q` times each is exact, as long as
-//! `q` has at most twelve: that is up to [`NEAR`]. Beyond, `2 / pi` is needed to hundreds of bits, and its product with `x`
-//! is taken modulo 4 in whole numbers. The slices of [`sin_all`] and its like are looked at first, so that the usual case
-//! is a loop without that.
-use super::{Fused, ROUND, polynomial, sqrt, with_sign};
-use core::f32::consts::{FRAC_PI_2, PI};
+//! `x = q pi + r` with |r| at most `pi / 2`. For the sine `q` is whole, for the cosine it lies between two whole numbers, and
+//! both are the sine of `r`, a polynomial, but for the sign. The tangent counts halves, so that |r| is at most `pi / 4`. `pi`
+//! is split into four parts of so few bits that `q` times each is exact, as long as `2 q` has at most twelve: that is up to
+//! [`NEAR`]. Beyond, `2 / pi` is needed to hundreds of bits, and its product with `x` is taken modulo 4 in whole numbers.
+use super::{Fused, ROUND, by_blocks, polynomial, size_bits, sqrt, with_sign};
+use core::f32::consts::{FRAC_1_PI, FRAC_2_PI, FRAC_PI_2, PI};
 
-/// Up to here the four parts of `pi / 2` serve.
+/// Up to here the four parts of `pi` serve.
 const NEAR: f32 = 6000.0;
-/// `pi / 2`: 8, 11, 11 bits, and the rest.
-const PARTS: [f32; 4] = [1.570_312_5, 0.000_483_751_3, 7.549_533_6e-8, 2.563_344e-12];
+/// `pi`: 8, 12, 12 bits, and the rest.
+const PARTS: [f32; 4] = [3.140_625, 0.000_967_502_6, 1.509_906_7e-7, 5.126_688e-12];
 /// What `FRAC_PI_2` lacks.
 const FRAC_PI_2_LOW: f32 = -4.371_139e-8;
 
-/// The quadrant `q` modulo 4 and `r` of the module's text, for |x| up to [`NEAR`].
+/// `x - q pi`
 #[inline(always)]
-fn quadrant(x: f32) -> (u32, f32) {
-    let shifted = x.fused(core::f32::consts::FRAC_2_PI, ROUND);
-    let q = shifted - ROUND;
+fn rest(x: f32, q: f32) -> f32 {
+    PARTS.iter().fold(x, |rest, part| q.fused(-part, rest))
+}
+
+/// [`rest`], rounded once: the quotient at a pole has no room for more.
+#[inline(always)]
+fn exact_rest(x: f32, q: f32) -> f32 {
     let exact = q.fused(-PARTS[1], q.fused(-PARTS[0], x));
     let rounded = q.fused(-PARTS[2], exact);
-    // What rounding lost comes back with the last part, so that `r` is rounded once.
+    // What rounding lost comes back with the last part.
     let lost = q.fused(-PARTS[2], exact - rounded);
-    (shifted.to_bits() & 3, rounded + q.fused(-PARTS[3], lost))
+    rounded + q.fused(-PARTS[3], lost)
 }
 
-/// The sine of |r| up to `pi / 4`.
+/// The sine of |r| up to `pi / 2`, with the other sign if the lowest bit of `flips` is set.
 #[inline(always)]
-fn odd(r: f32) -> f32 {
+fn sine(r: f32, flips: u32) -> f32 {
     let square = r * r;
-    let tail = polynomial!(square; -0.166_666_67, 0.008_333_329, -0.000_198_393_27, 2.718_237_3e-6);
-    (r * square).fused(tail, r)
+    let sine = r * polynomial!(square; 1.0, -0.166_666_6, 0.008_333_069, -0.000_198_097_67, 2.606_046_8e-6);
+    f32::from_bits(sine.to_bits() ^ flips << 31)
 }
 
-/// The cosine of |r| up to `pi / 4`.
+/// The sine of |x| up to [`NEAR`].
 #[inline(always)]
-fn even(r: f32) -> f32 {
-    let square = r * r;
-    let tail = polynomial!(square; 0.041_666_646, -0.001_388_731, 2.443_241_1e-5);
-    1.0 - square.fused(0.5, -(square * square * tail))
+fn sin_near(x: f32) -> f32 {
+    let shifted = x.fused(FRAC_1_PI, ROUND);
+    sine(rest(x, shifted - ROUND), shifted.to_bits())
 }
 
-/// The sine at `quarters` of a turn further, for |x| up to [`NEAR`].
+/// The cosine of |x| up to [`NEAR`]: the sine of `x + pi / 2`.
 #[inline(always)]
-fn sine_near(x: f32, quarters: u32) -> f32 {
-    let (q, r) = quadrant(x);
-    let q = q.wrapping_add(quarters);
-    let value = if q & 1 == 0 { odd(r) } else { even(r) };
-    f32::from_bits(value.to_bits() ^ (q & 2) << 30)
+fn cos_near(x: f32) -> f32 {
+    let shifted = x.fused(FRAC_1_PI, 0.5) + ROUND;
+    sine(rest(x, shifted - ROUND - 0.5), shifted.to_bits())
 }
 
 /// The tangent of |x| up to [`NEAR`].
 #[inline(always)]
 fn tan_near(x: f32) -> f32 {
-    let (q, r) = quadrant(x);
+    let shifted = x.fused(FRAC_2_PI, ROUND);
+    let r = exact_rest(x, 0.5 * (shifted - ROUND));
     let square = r * r;
     let tail = polynomial!(square;
         0.333_333_5, 0.133_326_53, 0.054_061_066, 0.021_276_06, 0.010_852_174, 6.821_113e-5, 0.004_387_073
     );
     let tangent = (r * square).fused(tail, r);
-    if q & 1 == 0 { tangent } else { -1.0 / tangent }
+    let signed = if shifted.to_bits() & 1 == 0 { tangent } else { -1.0 / tangent };
+    if x == 0.0 { x } else { signed }
 }
 
 /// For every `f32` exponent from 1.0 on: 96 bits of `2 / pi` times that power of two, modulo 4, as (high 64, low 32).
@@ -127,36 +129,27 @@ fn sine_far(x: f32, quarters: u64) -> f64 {
 }
 
 macro_rules! circular {
-    ($($(#[$doc:meta])* $name:ident, $all:ident: near |$x:ident| $near:expr, far $far:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident, $all:ident: near $near:ident, far |$x:ident| $far:expr;)*) => {$(
         $(#[$doc])*
         #[inline(always)]
         pub fn $name($x: f32) -> f32 {
-            if $x.abs() <= NEAR { $near } else { $far }
+            if $x.abs() <= NEAR { $near($x) } else { $far }
         }
 
         #[doc = concat!("[`", stringify!($name), "`] of all of `x`.")]
         #[inline(always)]
         pub fn $all(x: &[f32], out: &mut [f32]) {
-            let far = x.iter().fold(false, |far, x| far | (x.abs() > NEAR));
-            if far {
-                for (out, &x) in out.iter_mut().zip(x) {
-                    *out = $name(x);
-                }
-            } else {
-                for (out, &$x) in out.iter_mut().zip(x) {
-                    *out = $near;
-                }
-            }
+            by_blocks(x, out, (size_bits, NEAR.to_bits()), $near, $name);
         }
     )*};
 }
 circular! {
     /// The sine.
-    sin, sin_all: near |x| if x == 0.0 { x } else { sine_near(x, 0) }, far sine_far(x, 0) as f32;
+    sin, sin_all: near sin_near, far |x| sine_far(x, 0) as f32;
     /// The cosine.
-    cos, cos_all: near |x| sine_near(x, 1), far sine_far(x, 1) as f32;
+    cos, cos_all: near cos_near, far |x| sine_far(x, 1) as f32;
     /// The tangent.
-    tan, tan_all: near |x| if x == 0.0 { x } else { tan_near(x) }, far (sine_far(x, 0) / sine_far(x, 1)) as f32;
+    tan, tan_all: near tan_near, far |x| (sine_far(x, 0) / sine_far(x, 1)) as f32;
 }
 
 /// The arc tangent of `t` from 0 to 1.

@@ -2,7 +2,7 @@
 //!
 //! `x = n ln 2 + r` with a whole `n` and |r| at most half of `ln 2`; `e^r` is a polynomial, `2^n` goes into the exponent
 //! bits. `ln 2` is split into a part with so few bits that `n` times it is exact, and the rest.
-use super::{Fused, ROUND, at_most, limit, polynomial, with_sign};
+use super::{Fused, ROUND, at_most, by_blocks, limit, polynomial, size_bits, with_sign};
 
 /// 355/512.
 pub(super) const LN_2_HIGH: f32 = 0.693_359_4;
@@ -28,7 +28,7 @@ fn power_of_two(n: u32, more: i32) -> f32 {
 /// `e^r - 1` for |r| up to 0.35.
 #[inline(always)]
 fn expm1_near_zero(r: f32) -> f32 {
-    let tail = polynomial!(r; 0.5, 0.166_666_66, 0.041_666_36, 0.008_333_39, 0.001_394_072_1, 0.000_198_458_85);
+    let tail = polynomial!(r; 0.499_999_97, 0.166_665_46, 0.041_667_435, 0.008_366_265, 0.001_387_067_5);
     (r * r).fused(tail, r)
 }
 
@@ -60,6 +60,22 @@ pub fn exp(x: f32) -> f32 {
     let x = limit(x, -104.0, 89.0);
     let (n, r) = reduce(x);
     scaled(r, n, x < -86.0)
+}
+
+/// The largest |x| for which [`exp_moderate`] serves.
+const MODERATE: f32 = 87.0;
+
+/// [`exp_moderate`] of a number: the power goes into the exponent bits of the rest.
+#[inline(always)]
+fn exp_finite(x: f32) -> f32 {
+    let (n, r) = reduce(x);
+    f32::from_bits(near_one(r).to_bits().wrapping_add(n << 23))
+}
+
+/// [`exp`] of all of `x`.
+#[inline(always)]
+pub fn exp_all(x: &[f32], out: &mut [f32]) {
+    by_blocks(x, out, (size_bits, MODERATE.to_bits()), exp_finite, exp);
 }
 
 /// `e^x` for |x| up to 87, where neither end is near.
@@ -101,14 +117,21 @@ pub fn expm1(x: f32) -> f32 {
     if x == 0.0 { x } else { result }
 }
 
-/// The hyperbolic tangent, `(e^2x - 1) / (e^2x + 1)`.
+/// The hyperbolic tangent: `h / (h + 1)` where `h = (e^2x - 1) / 2`.
 #[inline(always)]
 pub fn tanh(x: f32) -> f32 {
     // From 9.1 on the result is 1.
-    let (n, r) = reduce(2.0 * at_most(x.abs(), 9.5));
-    let power = power_of_two(n, 0);
-    let less_one = power.fused(expm1_near_zero(r), power - 1.0);
-    with_sign(less_one / (less_one + 2.0), x)
+    let size = at_most(x.abs(), 9.5);
+    // The reduction of `2x`, with half of its `r`.
+    let shifted = size.fused(2.0 * core::f32::consts::LOG2_E, ROUND);
+    let n = shifted - ROUND;
+    let r = n.fused(-0.5 * LN_2_LOW, n.fused(-0.5 * LN_2_HIGH, size));
+    // `(e^2r - 1) / 2`
+    let tail = polynomial!(r; 0.999_999_94, 0.666_661_8, 0.333_339_48, 0.133_860_25, 0.044_386_16);
+    let near_zero = (r * r).fused(tail, r);
+    let power = power_of_two(shifted.to_bits(), 0);
+    let h = power.fused(near_zero, power.fused(0.5, -0.5));
+    with_sign(h / (h + 1.0), x)
 }
 
 /// The hyperbolic sine.
@@ -134,6 +157,18 @@ pub fn sigmoid(x: f32) -> f32 {
     // Of the two exponentials the one that is at most 1.
     let e = exp(-x.abs());
     (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
+}
+
+/// [`sigmoid`] of |x| up to [`MODERATE`].
+#[inline(always)]
+fn sigmoid_moderate(x: f32) -> f32 {
+    1.0 / (1.0 + exp_finite(-x))
+}
+
+/// [`sigmoid`] of all of `x`.
+#[inline(always)]
+pub fn sigmoid_all(x: &[f32], out: &mut [f32]) {
+    by_blocks(x, out, (size_bits, MODERATE.to_bits()), sigmoid_moderate, sigmoid);
 }
 
 /// `x * sigmoid(x)`

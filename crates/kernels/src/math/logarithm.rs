@@ -4,34 +4,35 @@
 //! General powers and the inverse hyperbolic functions need more bits between their two halves than `f32` has, and are
 //! computed in `f64`.
 use super::exponential::{LN_2_HIGH, LN_2_LOW};
-use super::{Fused, limit_wide, polynomial, sqrt_wide, with_sign};
+use super::{Fused, by_blocks, limit_wide, polynomial, sqrt_wide, with_sign};
 
-/// `n` and `m - 1` of the module's text, for positive normal `x`.
+/// What the reductions count `n` in: they take it from the bits where it is.
+const STEP: f32 = 1.0 / (1 << 23) as f32;
+
+/// `n` in [`STEP`]s and `m - 1` of the module's text, for positive normal `x`.
 #[inline(always)]
 fn reduce_normal(x: f32) -> (f32, f32) {
     let root_half = core::f32::consts::FRAC_1_SQRT_2.to_bits();
-    let shifted = x.to_bits().wrapping_sub(root_half);
-    let m = f32::from_bits((shifted & 0x7f_ffff).wrapping_add(root_half));
-    ((shifted as i32 >> 23) as f32, m - 1.0)
+    let n = x.to_bits().wrapping_sub(root_half) & !0x7f_ffff;
+    (n as i32 as f32, f32::from_bits(x.to_bits().wrapping_sub(n)) - 1.0)
 }
 
-/// `n` and `m - 1` of the module's text, for positive finite `x`.
+/// [`reduce_normal`] for positive finite `x`.
 #[inline(always)]
 fn reduce(x: f32) -> (f32, f32) {
     let subnormal = x < f32::MIN_POSITIVE;
     let (n, f) = reduce_normal(if subnormal { x * 8_388_608.0 } else { x });
-    (if subnormal { n - 23.0 } else { n }, f)
+    (if subnormal { n - 23.0 / STEP } else { n }, f)
 }
 
 /// The logarithm of `1 + f` less `f`, for `f` from the reduction.
 #[inline(always)]
 fn log_near_one(f: f32) -> f32 {
-    let tail = polynomial!(f;
-        0.333_333_13, -0.250_000_1, 0.200_021_2, -0.166_679_96, 0.142_195_5, -0.124_055_92, 0.118_881_78,
-        -0.116_756_39, 0.067_465_92
-    );
-    let square = f * f;
-    (square * f).fused(tail, -0.5 * square)
+    (f * f)
+        * polynomial!(f;
+            -0.5, 0.333_333_3, -0.250_008_2, 0.200_012_42, -0.166_234_09, 0.142_015_8, -0.131_596_1, 0.127_622_17,
+            -0.076_364_39
+        )
 }
 
 /// The result where there is one: infinite at the ends, NaN for negative numbers.
@@ -45,7 +46,7 @@ fn of_positive(x: f32, result: f32) -> f32 {
 /// From the two parts of the reduction.
 #[inline(always)]
 fn log_of((n, f): (f32, f32)) -> f32 {
-    n.fused(LN_2_HIGH, f + n.fused(LN_2_LOW, log_near_one(f)))
+    n.fused(LN_2_HIGH * STEP, f + n.fused(LN_2_LOW * STEP, log_near_one(f)))
 }
 
 /// The natural logarithm.
@@ -54,24 +55,22 @@ pub fn log(x: f32) -> f32 {
     of_positive(x, log_of(reduce(x)))
 }
 
-/// Elements that [`log_all`] looks at together.
-const BLOCK: usize = 512;
+/// [`log`] of positive normal numbers.
+#[inline(always)]
+fn log_normal(x: f32) -> f32 {
+    log_of(reduce_normal(x))
+}
 
-/// [`log`] of all of `x`: where all of a block are positive and normal, as they usually are, nothing else is checked.
+/// How far behind the smallest positive normal number the bits are: all others come behind the largest.
+#[inline(always)]
+fn behind_normal(x: f32) -> u32 {
+    x.to_bits().wrapping_sub(f32::MIN_POSITIVE.to_bits())
+}
+
+/// [`log`] of all of `x`.
 #[inline(always)]
 pub fn log_all(x: &[f32], out: &mut [f32]) {
-    for (x, out) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
-        let usual = x.iter().fold(true, |usual, x| usual & (*x >= f32::MIN_POSITIVE) & (*x <= f32::MAX));
-        if usual {
-            for (out, &x) in out.iter_mut().zip(x) {
-                *out = log_of(reduce_normal(x));
-            }
-        } else {
-            for (out, &x) in out.iter_mut().zip(x) {
-                *out = log(x);
-            }
-        }
-    }
+    by_blocks(x, out, (behind_normal, behind_normal(f32::MAX)), log_normal, log);
 }
 
 /// The natural logarithm of `1 + x`, without loss near zero.
@@ -91,7 +90,7 @@ pub fn log2(x: f32) -> f32 {
     let rest = log_near_one(f);
     // Of 1.4427 only the part behind the point is rounded.
     let fraction = core::f32::consts::LOG2_E - 1.0;
-    of_positive(x, (((rest * fraction + f * fraction) + rest) + f) + n)
+    of_positive(x, n.fused(STEP, ((rest * fraction + f * fraction) + rest) + f))
 }
 
 /// The logarithm to base 10.
@@ -102,8 +101,8 @@ pub fn log10(x: f32) -> f32 {
     // The factor of `f` and that of `n` are split so that the large parts lose nothing: 7/16 and 77/256.
     let low = core::f64::consts::LOG10_E as f32;
     let split = (core::f64::consts::LOG10_E - 0.4375) as f32;
-    let small = f * split + rest * low + n * ((core::f64::consts::LOG10_2 - 0.300_781_25) as f32);
-    of_positive(x, (small + f * 0.4375) + n * 0.300_781_25)
+    let small = f * split + rest * low + n * ((core::f64::consts::LOG10_2 - 0.300_781_25) as f32 * STEP);
+    of_positive(x, (small + f * 0.4375) + n * (0.300_781_25 * STEP))
 }
 
 /// Adding and subtracting this rounds an `f64` to the nearest whole number, which is then in the low bits.

@@ -2,7 +2,9 @@
 use crate::operands::shape_fault;
 use crate::ops;
 use crate::strided::{Target, View, write};
+use core::ops::Range;
 use sconce_core::{Args, Call, Fault, Op};
+use sconce_kernels::copy::join;
 use sconce_schema::{Layout, ShapeError, Sizes, normalize_dim, shapes};
 
 /// Joins and splits.
@@ -38,18 +40,75 @@ fn cat(call: &mut Call<'_>) -> Result<(), Fault> {
     let dim = call.int(1)?;
     let (sizes, axis) = shapes::cat(sizes_of(call)?, dim).map_err(shape_fault)?;
     let mut target = Target::from(call.out(2, &sizes)?);
-    let whole = target.layout;
-    let mut start = 0;
-    for position in 0..call.list_len(0)? {
-        let tensor = tensor_in(call, position)?;
-        if *tensor.layout.sizes == [0] {
-            continue;
-        }
-        let length = tensor.layout.sizes.get(axis).copied().unwrap_or(0);
-        write(call.parallel(), &tensor, target.part(narrow(&whole, axis, start, length)?))?;
-        start += length;
+    let (count, mut start) = (call.list_len(0)?, 0);
+    for first in (0..count).step_by(GROUP) {
+        let group = first..count.min(first + GROUP);
+        start += match side_by_side(call, &mut target, axis, start, group.clone())? {
+            Some(length) => length,
+            None => one_by_one(call, &mut target, axis, start, group)?,
+        };
     }
     Ok(())
+}
+
+/// Tensors of a concatenation that are written in one pass.
+const GROUP: usize = 16;
+
+/// How long a tensor of a concatenation is; one without elements may have another rank.
+fn length(tensor: &View<'_>, axis: usize) -> usize {
+    if *tensor.layout.sizes == [0] { 0 } else { tensor.layout.sizes.get(axis).copied().unwrap_or(0) }
+}
+
+/// Writes some tensors of a list, whatever their layouts are, and says how long they are together.
+fn one_by_one(
+    call: &Call<'_>,
+    target: &mut Target<'_>,
+    axis: usize,
+    start: usize,
+    group: Range<usize>,
+) -> Result<usize, Fault> {
+    let (whole, mut end) = (target.layout, start);
+    for position in group {
+        let tensor = tensor_in(call, position)?;
+        let length = length(&tensor, axis);
+        if length > 0 {
+            write(call.parallel(), &tensor, target.part(narrow(&whole, axis, end, length)?))?;
+        }
+        end += length;
+    }
+    Ok(end - start)
+}
+
+/// Does the same in one pass over the target's rows, where the dimension has others before it, everything is contiguous
+/// and nothing is converted.
+fn side_by_side(
+    call: &Call<'_>,
+    target: &mut Target<'_>,
+    axis: usize,
+    start: usize,
+    group: Range<usize>,
+) -> Result<Option<usize>, Fault> {
+    let (sizes, dtype) = (target.layout.sizes, target.dtype);
+    let rows: usize = sizes.iter().take(axis).product();
+    let width = sizes.iter().skip(axis + 1).product::<usize>() * dtype.size();
+    let mut parts: [(&[u8], usize); GROUP] = [(&[], 0); GROUP];
+    let mut total = 0;
+    if rows < 2 || !target.layout.is_contiguous() {
+        return Ok(None);
+    }
+    for (part, position) in parts.iter_mut().zip(group) {
+        let tensor = tensor_in(call, position)?;
+        if tensor.dtype != dtype || !tensor.layout.is_contiguous() {
+            return Ok(None);
+        }
+        let length = length(&tensor, axis);
+        *part = (tensor.data, length * width);
+        total += length;
+    }
+    let stride = sizes.get(axis).copied().unwrap_or(0) * width;
+    let to = target.data.get_mut(start * width..).unwrap_or(&mut []);
+    join(call.parallel(), rows, stride, &parts, to);
+    Ok(Some(total))
 }
 
 /// Positions `start..start + length` of a dimension.

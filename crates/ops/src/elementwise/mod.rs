@@ -7,9 +7,10 @@
 //! Compiling every operator for every combination of element types would be thousands of loops. Here only three types
 //! compute: `f32` (also for half and bfloat16), `f64` and `i64` (for all integers and truth values). The output is walked
 //! in memory order in short chunks; an operand that is contiguous and of the compute type is used where it is, any other
-//! is converted into a chunk on the stack, which stays in the first-level cache. Where none is, a row is one chunk. So an operator is compiled three times,
-//! conversions once per pair of types, and mixed types, broadcasting and layouts cost no code. What is compiled per
-//! operator is the loop over a chunk and nothing else; everything around it calls that loop through a pointer.
+//! is converted into a chunk on the stack, which stays in the first-level cache. Where none is, a row is one chunk. So an
+//! operator is compiled three times, conversions once per pair of types, and mixed types, broadcasting and layouts cost no
+//! code. What is compiled per operator is the loop over a chunk and nothing else; everything around it calls that loop
+//! through a pointer.
 pub(crate) mod binary;
 pub(crate) mod compare;
 pub(crate) mod functions;
@@ -21,13 +22,14 @@ pub(crate) mod unary;
 use crate::operands::{meet, misaligned};
 use crate::typed::{Typed, for_dtype};
 use sconce_core::{Fault, Parallel, Scalar, ScalarType, Serial, Shape, Tensor, TensorMut};
+use sconce_kernels::cast::cast_slice;
 use sconce_kernels::map::Broadcast;
 use sconce_kernels::view::{bytes_of, view, view_mut};
 use sconce_kernels::{Isa, convert, split};
 use sconce_schema::Operand;
 
 /// Elements that are converted at a time.
-pub(crate) const CHUNK: usize = 256;
+pub(crate) const CHUNK: usize = 512;
 /// Elements of a task, and from how many on threads pay.
 pub(crate) const GRAIN: usize = 16 * 1024;
 
@@ -58,13 +60,6 @@ impl Source<'_> {
     }
 }
 
-#[inline(always)]
-fn convert_all<A: Typed, B: Typed>(from: &[A], into: &mut [B]) {
-    for (into, &value) in into.iter_mut().zip(from) {
-        *into = convert(value);
-    }
-}
-
 /// Converts `into.len()` elements, `step` apart from element `at` on.
 pub(crate) type Load<C> = fn(isa: Isa, data: &[u8], at: usize, step: usize, into: &mut [C]);
 
@@ -72,10 +67,7 @@ fn load<T: Typed, C: Typed>(isa: Isa, data: &[u8], at: usize, step: usize, into:
     let Some(from) = view::<T>(data).and_then(|from| from.get(at..)) else { return };
     match step {
         0 => into.fill(from.first().map_or(C::ZERO, |&value| convert(value))),
-        1 => isa.vectorize(
-            #[inline(always)]
-            || convert_all(from, into),
-        ),
+        1 => cast_slice(isa, from, into),
         _ => into.iter_mut().zip(from.iter().step_by(step)).for_each(|(into, &value)| *into = convert(value)),
     }
 }
@@ -120,33 +112,9 @@ impl<'c, C: Typed> Reader<'c, C> {
 }
 
 impl<'c, C: Typed> Reader<'c, C> {
-    /// Whether elements `step` apart are used where they are.
-    fn is_direct(&self, step: usize) -> bool {
-        self.direct.is_some() && step == 1
-    }
-
-    /// `count` elements, `step` apart from element `first` on, where they are or in `buffer`. A repeated element is in the
-    /// buffer already where the row has been `begun`.
-    fn chunk<'b>(
-        &self,
-        isa: Isa,
-        (first, step, count): (usize, usize, usize),
-        begun: bool,
-        buffer: &'b mut [C; CHUNK],
-    ) -> &'b [C]
-    where
-        'c: 'b,
-    {
-        match self.direct.filter(|_| step == 1).and_then(|all| all.get(first..first + count)) {
-            Some(direct) => direct,
-            None => {
-                let buffer = &mut buffer[..count];
-                if step > 0 || !begun {
-                    (self.load)(isa, self.data, first, step, buffer);
-                }
-                buffer
-            }
-        }
+    /// `count` elements, `step` apart from element `first` on, where they lie side by side in the compute type.
+    fn in_place(&self, first: usize, step: usize, count: usize) -> Option<&'c [C]> {
+        self.direct.filter(|_| step == 1).and_then(|all| all.get(first..first + count))
     }
 }
 
@@ -157,11 +125,9 @@ type Body<'f, C, O, const N: usize> = &'f (dyn Fn([&[C]; N], &mut [O]) + Sync);
 pub(crate) type Store<O> = fn(isa: Isa, results: &[O], into: &mut [u8]);
 
 fn store<O: Typed, T: Typed>(isa: Isa, results: &[O], into: &mut [u8]) {
-    let Some(into) = view_mut::<T>(into) else { return };
-    isa.vectorize(
-        #[inline(always)]
-        || convert_all(results, into),
-    );
+    if let Some(into) = view_mut::<T>(into) {
+        cast_slice(isa, results, into);
+    }
 }
 
 /// Runs `f` over operands and output. `f` gets slices of equal length; it is compiled for every instruction set.
@@ -220,30 +186,39 @@ struct Engine<'e, C, O, const N: usize> {
 impl<C: Typed, O: Typed, const N: usize> Engine<'_, C, O, N> {
     /// Walks one task's part of the output, chunk by chunk.
     fn task(&self, walk: &Broadcast<N>, start: usize, size: usize, target: &mut [u8]) {
-        let mut buffers = [[C::ZERO; CHUNK]; N];
-        let mut results = [O::ZERO; CHUNK];
+        let (mut buffers, mut results) = (None, None);
         walk.rows(start..start + target.len() / size, |row, len, offsets, steps| {
-            let mut readers = self.readers.iter().zip(steps);
-            let direct =
-                self.direct && readers.all(|(reader, step)| reader.is_some_and(|reader| reader.is_direct(step)));
-            // Where nothing is converted a row need not be cut.
-            let stretch = if direct { len.max(1) } else { CHUNK };
+            let in_place: [Option<&[C]>; N] =
+                core::array::from_fn(|n| self.readers[n].and_then(|reader| reader.in_place(offsets[n], steps[n], len)));
+            // Operands that need a buffer share all there are; where none does a row need not be cut.
+            let (buffer, room): (&mut [C], usize) = match in_place.iter().filter(|operand| operand.is_none()).count() {
+                0 => (&mut [], len.max(1)),
+                count => (buffers.get_or_insert([[C::ZERO; CHUNK]; N]).as_flattened_mut(), N * CHUNK / count),
+            };
+            let stretch = if self.direct { room } else { room.min(CHUNK) };
             for at in (0..len).step_by(stretch) {
                 let count = (len - at).min(stretch);
-                let mut slices: [&[C]; N] = [&[]; N];
-                for (n, ((slice, buffer), reader)) in slices.iter_mut().zip(&mut buffers).zip(&self.readers).enumerate()
-                {
-                    let Some(reader) = reader else { continue };
-                    let elements = (offsets[n] + at * steps[n], steps[n], count);
-                    *slice = reader.chunk(self.isa, elements, at > 0, buffer);
-                }
+                let mut parts = buffer.chunks_exact_mut(stretch);
+                let slices: [&[C]; N] = core::array::from_fn(|n| match (in_place[n], self.readers[n]) {
+                    (Some(row), _) => &row[at..at + count],
+                    (None, Some(reader)) => {
+                        let part = parts.next().map_or(&mut [][..], |part| &mut part[..count]);
+                        // A repeated element is in the buffer already where the row has begun.
+                        if steps[n] > 0 || at == 0 {
+                            (reader.load)(self.isa, reader.data, offsets[n] + at * steps[n], steps[n], part);
+                        }
+                        part
+                    }
+                    (None, None) => &[],
+                });
                 let chunk = &mut target[(row + at) * size..(row + at + count) * size];
                 match view_mut::<O>(chunk).filter(|_| self.direct) {
                     Some(direct) => (self.body)(slices, direct),
                     None => {
                         let chunk = &mut target[(row + at) * size..(row + at + count) * size];
-                        (self.body)(slices, &mut results[..count]);
-                        (self.store)(self.isa, &results[..count], chunk);
+                        let results = &mut results.get_or_insert([O::ZERO; CHUNK])[..count];
+                        (self.body)(slices, results);
+                        (self.store)(self.isa, results, chunk);
                     }
                 }
             }

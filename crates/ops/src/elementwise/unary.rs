@@ -33,7 +33,7 @@ macro_rules! real {
 
 /// A function of real numbers that has a form for slices of `f32`.
 macro_rules! real_slices {
-    ($all:path, $wide:path) => {
+    ($all:path, $wide:expr) => {
         |call| {
             let x = call.tensor(0)?;
             let (sources, out) = ([Source::Tensor(x)], call.out(1, x.sizes())?);
@@ -138,7 +138,7 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::frac.out" [3] writes [1] => real!(1, |x: R| x - Real::trunc(x));
     "aten::square.out" [3] writes [1] => number!(1, int |i| i.wrapping_mul(i), real |x| x * x);
     "aten::sgn.out" [3] writes [1] => number!(1, int |i| i.signum(), real |x| sign(x));
-    "aten::exp.out" [3] writes [1] => real!(1, |x: R| Real::exp(x));
+    "aten::exp.out" [3] writes [1] => real_slices!(math::exp_all, libm::exp);
     "aten::expm1.out" [3] writes [1] => real!(1, |x: R| Real::expm1(x));
     "aten::log.out" [3] writes [1] => real_slices!(math::log_all, libm::log);
     "aten::log1p.out" [3] writes [1] => real!(1, |x: R| Real::log1p(x));
@@ -160,7 +160,7 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::acosh.out" [3] writes [1] => real!(1, |x: R| Real::acosh(x));
     "aten::atanh.out" [3] writes [1] => real!(1, |x: R| Real::atanh(x));
     "aten::erf.out" [3] writes [1] => real!(1, |x: R| Real::erf(x));
-    "aten::sigmoid.out" [3] writes [1] => real!(1, |x: R| Real::sigmoid(x));
+    "aten::sigmoid.out" [3] writes [1] => real_slices!(math::sigmoid_all, <f64 as math::Math>::sigmoid);
     "aten::gelu.out" [4] writes [2] => gelu;
     "aten::leaky_relu.out" [4] writes [2] => leaky_relu;
     "aten::elu.out" [6] writes [4] => elu;

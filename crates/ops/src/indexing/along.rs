@@ -115,12 +115,28 @@ struct Pick<'c> {
 impl Pick<'_> {
     fn run<const N: usize>(&self, parallel: &dyn Parallel, from: &[u8], to: &mut [u8]) {
         let (from, to) = (from.as_chunks::<N>().0, to.as_chunks_mut::<N>().0);
+        match self.positions {
+            Positions::Long(positions) => self.pick(parallel, positions, from, to),
+            Positions::Int(positions) => self.pick(parallel, positions, from, to),
+        }
+    }
+
+    fn pick<P: Copy + Into<i64> + Sync, T: Copy + Send + Sync>(
+        &self,
+        parallel: &dyn Parallel,
+        positions: &[P],
+        from: &[T],
+        to: &mut [T],
+    ) {
         split::chunks(parallel, to, GRAIN, |task, to| {
             let start = task * GRAIN;
             self.walk.rows(start..start + to.len(), |at, len, [index, source], [index_step, step]| {
-                for (i, to) in to[at..at + len].iter_mut().enumerate() {
-                    let position = self.positions.get(index + i * index_step) as usize;
-                    *to = from[source + i * step + position * self.stride];
+                let to = to[at..at + len].iter_mut().enumerate();
+                let element = |i: usize, position: P| from[source + i * step + position.into() as usize * self.stride];
+                if index_step == 1 {
+                    to.zip(&positions[index..]).for_each(|((i, to), &position)| *to = element(i, position));
+                } else {
+                    to.for_each(|(i, to)| *to = element(i, positions[index + i * index_step]));
                 }
             });
         });

@@ -14,6 +14,7 @@ pub(crate) mod segments;
 use crate::operands::{misaligned, signed};
 use crate::typed::unsupported;
 use sconce_core::{Fault, ScalarType, Tensor};
+use sconce_kernels::Isa;
 use sconce_kernels::view::view;
 
 /// A tensor of whole numbers that are positions, in memory order.
@@ -52,6 +53,18 @@ impl<'c> Positions<'c> {
     /// A fault unless all are in `0..size`.
     pub(crate) fn check(&self, argument: usize, size: usize) -> Result<(), Fault> {
         let size = signed(size);
+        let outside = Isa::detect().vectorize(
+            #[inline(always)]
+            || match self {
+                Positions::Long(list) => list.iter().fold(false, |any, &position| any | !(0..size).contains(&position)),
+                Positions::Int(list) => {
+                    list.iter().fold(false, |any, &position| any | !(0..size).contains(&position.into()))
+                }
+            },
+        );
+        if !outside {
+            return Ok(());
+        }
         match (0..self.len()).map(|at| self.get(at)).find(|position| !(0..size).contains(position)) {
             Some(position) => Err(out_of_range(argument, position, size)),
             None => Ok(()),
