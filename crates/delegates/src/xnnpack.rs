@@ -16,13 +16,14 @@ use sconce_graph::{Constants, Element, Graph, Source, Storage, ValueId};
 /// Runs what was delegated to XNNPACK.
 #[derive(Debug, Default)]
 pub struct XnnpackBackend {
-    options: Options,
+    /// The engine's defaults, as they are when a program is loaded, unless given.
+    options: Option<Options>,
 }
 
 impl XnnpackBackend {
     /// With options of the engine.
     pub fn new(options: Options) -> Self {
-        Self { options }
+        Self { options: Some(options) }
     }
 }
 
@@ -44,7 +45,8 @@ impl Backend for XnnpackBackend {
         let mut graph = import(processed).map_err(|error| incompatible(&error))?;
         keep_inline_constants(&mut graph, processed);
         let constants = InProgram(context.program());
-        let model = Model::new(graph, self.options, &constants).map_err(|error| incompatible(&error))?;
+        let model =
+            Model::new(graph, self.options.unwrap_or_default(), &constants).map_err(|error| incompatible(&error))?;
         Ok(Owned::from_box(Box::new(Xnnpack { model })))
     }
 }

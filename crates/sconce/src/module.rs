@@ -1,6 +1,7 @@
 //! A loaded program, shared by all its sessions.
 use crate::external::External;
 use crate::folding::{Folding, candidates};
+use crate::instructions;
 use crate::map::FileBytes;
 use crate::session::Session;
 use crate::{Error, Input, Needs, Options, Value};
@@ -78,6 +79,7 @@ impl Module {
     }
 
     pub(crate) fn with_options(source: Source<'_>, options: Options) -> Result<Self, Error> {
+        instructions::settle(options.instructions.as_deref())?;
         let (name, loader) = match source {
             Source::Path(path) => (path.display().to_string(), open(&path, options.copy)?),
             Source::Bytes(bytes) => {
