@@ -1,6 +1,6 @@
 //! Which instructions a kernel may use.
 //!
-//! A token ([`Avx2`], [`Avx512`], [`Vnni`], [`Neon`]) exists only where its instructions do: its one constructor checks.
+//! A token ([`Avx2`], [`Avx512`], [`Vnni`], [`Neon`], ...) exists only where its instructions do: its one constructor checks.
 //! Holding the token is therefore the proof that a function compiled for those instructions may be called. [`Isa`] is the
 //! choice among them; [`Isa::vectorize`] runs a closure compiled for the chosen set, which is how plain loops become
 //! vector code. Whoever has no reason to choose takes [`Isa::detect`]'s, which is one for the whole process.
@@ -61,6 +61,16 @@ sets! {
         is_x86_feature_detected;
     /// 128-bit vectors on aarch64.
     Neon, "neon", "aarch64", ["neon"], is_aarch64_feature_detected;
+    /// The same, with dot products of bytes.
+    Dotprod, "dotprod", "aarch64", ["dotprod", "neon"], is_aarch64_feature_detected;
+    /// The same, with products of small matrices of bytes.
+    I8mm, "i8mm", "aarch64", ["i8mm", "dotprod", "neon"], is_aarch64_feature_detected;
+}
+
+impl From<I8mm> for Dotprod {
+    fn from(_: I8mm) -> Self {
+        Self(())
+    }
 }
 
 /// The set of this process, from the first question on.
