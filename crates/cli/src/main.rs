@@ -25,10 +25,11 @@ use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 /// Runs ExecuTorch programs (.pte). Without a command: a small demonstration.
 #[derive(Debug, Parser)]
-#[command(name = "sconce", version)]
+#[command(name = "sconce", version, long_version = long_version())]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
@@ -62,6 +63,16 @@ impl Command {
             }
         }
     }
+}
+
+/// The version, and the instructions that kernels use here.
+fn long_version() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        let used = sconce::instruction_set().map_or_else(|error| error.to_string(), str::to_owned);
+        let available = sconce::instruction_sets().join(", ");
+        format!("{}\ninstructions: {used} (of {available})", env!("CARGO_PKG_VERSION"))
+    });
+    &TEXT
 }
 
 fn main() -> ExitCode {

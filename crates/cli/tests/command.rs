@@ -304,3 +304,23 @@ fn every_golden_program_passes() {
     let answer = sconce(["check", golden("mlp.bpte").to_str().unwrap()]);
     assert_eq!(answer.out, "1 passed, 0 failed\n");
 }
+
+#[test]
+fn the_environment_names_the_instructions() {
+    let command = |isa: &str, arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_sconce"));
+        let output = command.args(arguments).env("SCONCE_ISA", isa).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let program = golden("no_constants.pte");
+    let program = program.to_str().unwrap();
+    for isa in sconce::instruction_sets() {
+        let (_, version, _) = command(isa, &["--version"]);
+        assert!(version.contains(&format!("instructions: {isa} (of scalar")), "{version}");
+        assert_eq!(command(isa, &["check", program]).1, "1 passed, 0 failed\n");
+    }
+    let (code, _, error) = command("abacus", &["inspect", program]);
+    assert_eq!(code, Some(1));
+    assert!(error.contains("no instruction set `abacus`; it has scalar"), "{error}");
+}

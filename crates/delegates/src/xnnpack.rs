@@ -15,13 +15,14 @@ use sconce_graph::{Graph, Source};
 /// products do.
 #[derive(Debug, Default)]
 pub struct XnnpackBackend {
-    options: Options,
+    /// The engine's defaults, as they are when a program is loaded, unless given.
+    options: Option<Options>,
 }
 
 impl XnnpackBackend {
     /// With options of the engine.
     pub fn new(options: Options) -> Self {
-        Self { options }
+        Self { options: Some(options) }
     }
 }
 
@@ -44,8 +45,8 @@ impl Backend for XnnpackBackend {
         keep_inline_constants(&mut graph, processed);
         let constants = InProgram { program: context.program(), values: Vec::new() };
         let exact = RuntimeOption { key: "exact", value: OptionValue::Bool(true) };
-        let exact = self.options.exact || context.options().contains(&exact);
-        let options = Options { exact, ..self.options };
+        let options = self.options.unwrap_or_default();
+        let options = Options { exact: options.exact || context.options().contains(&exact), ..options };
         let model = Model::new(graph, options, &constants).map_err(|error| incompatible(&error))?;
         Ok(Owned::from_box(Box::new(Part::new(model))))
     }

@@ -111,7 +111,8 @@ fn bytes(isa: Isa, pool: &dyn Parallel, g: &Depthwise) -> [f64; 3] {
         int8::pack(isa, g, weights, quantization.input_zero, &mut packed);
         packed
     };
-    let plain_isa = Isa::available().filter(|isa| !matches!(isa, Isa::Vnni(_))).last().unwrap_or(Isa::Scalar);
+    let has_dots = |isa: &Isa| matches!(isa, Isa::Vnni(_) | Isa::Dotprod(_) | Isa::I8mm(_));
+    let plain_isa = Isa::available().filter(|isa| !has_dots(isa)).last().unwrap_or(Isa::Scalar);
     let (plain, fast) = (packed(plain_isa), packed(isa));
     let run = |isa: Isa, par: &dyn Parallel, packed: &[i32]| {
         int8::depthwise(isa, par, g, &input, packed, quantization, &mut output.borrow_mut());

@@ -19,12 +19,12 @@
 //! the first-level cache; then the finished rows go through the rest of the epilogue.
 #![allow(unsafe_code, reason = "pointers handed to the micro-kernels")]
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod dots;
 pub mod int8;
 mod slide;
 #[cfg(test)]
 mod tests;
-#[cfg(target_arch = "x86_64")]
-mod vnni;
 
 use crate::epilogue::{Function, Then, finish};
 use crate::isa::Isa;

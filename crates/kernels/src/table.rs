@@ -4,6 +4,7 @@
 //! costs less than any arithmetic: the lower and the upper half are two lookups, and the top bit of the input chooses.
 #![allow(unsafe_code, reason = "the lookup instructions")]
 
+use crate::isa::Isa;
 use crate::split;
 use sconce_parallel::Parallel;
 
@@ -11,15 +12,16 @@ use sconce_parallel::Parallel;
 const PIECE: usize = 16 * 1024;
 
 /// Writes `table[input]` for every byte.
-pub fn look_up(par: &dyn Parallel, table: &[u8; 256], input: &[u8], output: &mut [u8]) {
+pub fn look_up(isa: Isa, par: &dyn Parallel, table: &[u8; 256], input: &[u8], output: &mut [u8]) {
     assert_eq!(input.len(), output.len(), "input and output differ in length");
     split::chunks(par, output, PIECE, |piece, output| {
         let input = &input[piece * PIECE..][..output.len()];
         #[cfg(all(feature = "std", target_arch = "x86_64"))]
-        if std::is_x86_feature_detected!("avx512f") && std::is_x86_feature_detected!("avx512vbmi") {
-            // SAFETY: the instructions are there.
+        if let (Isa::Avx512(_) | Isa::Vnni(_), true) = (isa, std::is_x86_feature_detected!("avx512vbmi")) {
+            // SAFETY: the token stands for most of the instructions, the others are there.
             return unsafe { by_64(table, input, output) };
         }
+        let _ = isa;
         one_by_one(table, input, output);
     });
 }
@@ -61,9 +63,11 @@ mod tests {
         let table: [u8; 256] = core::array::from_fn(|i| (i * 37 + 11) as u8);
         for len in [0, 1, 63, 64, 65, 300, PIECE + 5] {
             let input: Vec<u8> = (0..len).map(|i| (i * 7 + 3) as u8).collect();
-            let mut output = vec![0; len];
-            look_up(&Serial, &table, &input, &mut output);
-            assert!(input.iter().zip(&output).all(|(x, y)| *y == (usize::from(*x) * 37 + 11) as u8), "{len}");
+            for isa in Isa::available() {
+                let mut output = vec![0; len];
+                look_up(isa, &Serial, &table, &input, &mut output);
+                assert!(input.iter().zip(&output).all(|(x, y)| *y == (usize::from(*x) * 37 + 11) as u8), "{len}");
+            }
         }
     }
 }

@@ -54,6 +54,20 @@ pub enum Error {
         /// What the backend said about it, if it did.
         reason: String,
     },
+    /// This machine has no instruction set of that name, or this build does not know it.
+    InstructionSet {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        available: Vec<&'static str>,
+    },
+    /// The process has settled on another instruction set than the one asked for.
+    InstructionsSettled {
+        /// The name asked for.
+        name: &'static str,
+        /// What is in use.
+        settled: &'static str,
+    },
     /// The program has no such method.
     MethodNotFound {
         /// The name asked for.
@@ -153,9 +167,11 @@ impl Error {
         let code = match self {
             Error::Io { .. } => Code::AccessFailed,
             Error::Format { .. } => Code::InvalidProgram,
-            Error::DuplicateData { .. } | Error::MethodNotFound { .. } | Error::InputCount { .. } => {
-                Code::InvalidArgument
-            }
+            Error::DuplicateData { .. }
+            | Error::InstructionSet { .. }
+            | Error::MethodNotFound { .. }
+            | Error::InputCount { .. } => Code::InvalidArgument,
+            Error::InstructionsSettled { .. } => Code::InvalidState,
             Error::MissingOperators { .. } => Code::OperatorMissing,
             Error::MissingBackends { .. } | Error::BackendUnavailable { .. } => Code::NotFound,
             Error::Backend { fault, .. } | Error::Input { fault, .. } | Error::Run { fault, .. } => fault.code,
@@ -203,6 +219,13 @@ impl fmt::Display for Error {
                 write!(f, "the backend {name} cannot take its part of the program: {fault}")?;
                 if reason.is_empty() { Ok(()) } else { write!(f, ": {reason}") }
             }
+            Error::InstructionSet { name, available } => {
+                write!(f, "this machine has no instruction set `{name}`; it has {}", available.join(", "))
+            }
+            Error::InstructionsSettled { name, settled } => write!(
+                f,
+                "this process uses the instruction set `{settled}` already; choose `{name}` before anything else is loaded"
+            ),
             Error::MethodNotFound { name, available } => {
                 write!(f, "the program has no method `{name}`; it has {}", available.join(", "))
             }

@@ -18,6 +18,7 @@ mod buffer;
 mod error;
 mod external;
 mod folding;
+mod instructions;
 mod layout;
 mod map;
 mod module;
@@ -28,6 +29,7 @@ mod session;
 mod tensor;
 
 pub use error::Error;
+pub use instructions::{instruction_set, instruction_sets};
 pub use module::{Module, PlannedCalls, Source};
 pub use options::{Limits, Options};
 pub use registry::{Registry, get_backend_class, register_backend};

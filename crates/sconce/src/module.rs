@@ -1,5 +1,6 @@
 //! A loaded program, shared by all its sessions.
 use crate::external::External;
+use crate::instructions;
 use crate::map::FileBytes;
 use crate::prepared::Prepared;
 use crate::session::Session;
@@ -94,6 +95,7 @@ impl Module {
     }
 
     pub(crate) fn with_options(source: Source<'_>, options: Options) -> Result<Self, Error> {
+        instructions::settle(options.instructions.as_deref())?;
         let (name, loader) = match source {
             Source::Path(path) => (path.display().to_string(), open(&path, options.copy)?),
             Source::Bytes(bytes) => {

@@ -44,6 +44,7 @@ pub struct Options {
     pub(crate) lazy: bool,
     pub(crate) plan: bool,
     pub(crate) exact: bool,
+    pub(crate) instructions: Option<String>,
 }
 
 impl Default for Options {
@@ -64,6 +65,7 @@ impl Options {
             lazy: false,
             plan: true,
             exact: false,
+            instructions: None,
         }
     }
 
@@ -133,6 +135,14 @@ impl Options {
     /// Loads even when operators or backends are missing; making a session reports them then. For tools that only look.
     pub fn lazy(mut self, lazy: bool) -> Self {
         self.lazy = lazy;
+        self
+    }
+
+    /// The instruction set that kernels use, by its name in [`instruction_sets`](crate::instruction_sets), instead of the
+    /// best one; without it, the environment variable `SCONCE_ISA` may name one. It holds for the whole process: the
+    /// first module that is loaded decides, and asking for another one later is an error.
+    pub fn instructions(mut self, name: impl Into<String>) -> Self {
+        self.instructions = Some(name.into());
         self
     }
 

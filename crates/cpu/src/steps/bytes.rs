@@ -113,7 +113,7 @@ pub(crate) struct MapBytes {
 
 impl Step for MapBytes {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
-        table::look_up(context.par, &self.table, buffers.read(0), buffers.output);
+        table::look_up(context.isa, context.par, &self.table, buffers.read(0), buffers.output);
     }
 
     fn describe(&self) -> String {

@@ -5,10 +5,12 @@
 //! y   = limits(round(sum * scale) + output_zero)        ties to even
 //! ```
 //!
-//! Every path gives exactly these numbers. Where there are dot products of bytes (VNNI), common kernels have a path of
+//! Every path gives exactly these numbers. Where there are dot products of bytes, common kernels have a path of
 //! their own; all else is one body of plain loops over channels. Both multiply the bytes as they are: what the
 //! zero point adds to all taps is taken off the bias when packing, and taps outside the image are given the zero point.
 //! The order of what is packed depends on the path, so weights are packed for an instruction set and a geometry.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use super::dots;
 use super::{BLOCK, Depthwise, Line, each_part};
 use crate::gemm::clamp;
 use crate::isa::Isa;
@@ -55,13 +57,29 @@ impl Weights<'_> {
 /// Channels that the plain path takes at a time: their sums and weights stay in the first-level cache.
 const CHUNK: usize = 128;
 
+/// Proof of dot products of bytes, if the set has them and they have a kernel for this geometry.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn token(isa: Isa, geometry: &Depthwise) -> Option<dots::Token> {
+    let token = match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Vnni(token) => token,
+        #[cfg(target_arch = "aarch64")]
+        Isa::Dotprod(token) => token,
+        #[cfg(target_arch = "aarch64")]
+        Isa::I8mm(token) => token.into(),
+        _ => return None,
+    };
+    dots::suits(geometry).then_some(token)
+}
+
 /// The words of packed weights.
 pub fn packed_len(isa: Isa, geometry: &Depthwise) -> usize {
-    match isa {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Vnni(_) if super::vnni::suits(geometry) => super::vnni::packed_len(geometry),
-        _ => geometry.channels * (2 + geometry.taps()),
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if token(isa, geometry).is_some() {
+        return dots::packed_len(geometry);
     }
+    let _ = isa;
+    geometry.channels * (2 + geometry.taps())
 }
 
 /// Packs weights for [`depthwise`] on the same instruction set, with the same geometry (but for the batch) and
@@ -69,11 +87,11 @@ pub fn packed_len(isa: Isa, geometry: &Depthwise) -> usize {
 pub fn pack(isa: Isa, geometry: &Depthwise, weights: Weights<'_>, input_zero: i8, packed: &mut [i32]) {
     weights.check(geometry);
     assert_eq!(packed.len(), packed_len(isa, geometry), "packed weights of {geometry:?}");
-    match isa {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Vnni(_) if super::vnni::suits(geometry) => super::vnni::pack(geometry, weights, input_zero, packed),
-        _ => pack_rows(geometry, weights, input_zero, packed),
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if token(isa, geometry).is_some() {
+        return dots::pack(geometry, weights, input_zero, packed);
     }
+    pack_rows(geometry, weights, input_zero, packed);
 }
 
 /// The order of the plain path: a row of biases, a row of scales, and a row of weights for each tap.
@@ -106,13 +124,11 @@ pub fn depthwise(
     if output.is_empty() {
         return;
     }
-    match isa {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Vnni(token) if super::vnni::suits(geometry) => {
-            super::vnni::depthwise(token, par, geometry, size, input, packed, quantization, output);
-        }
-        _ => plain(isa, par, geometry, size, input, packed, quantization, output),
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if let Some(token) = token(isa, geometry) {
+        return dots::depthwise(token, par, geometry, size, input, packed, quantization, output);
     }
+    plain(isa, par, geometry, size, input, packed, quantization, output);
 }
 
 /// The plain path: pixel by pixel, some channels at a time.

@@ -122,7 +122,7 @@ impl Family {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2(_) => avx2::FAMILY,
             #[cfg(target_arch = "aarch64")]
-            Isa::Neon(_) => neon::FAMILY,
+            Isa::Neon(_) | Isa::Dotprod(_) | Isa::I8mm(_) => neon::FAMILY,
             _ => portable::FAMILY,
         }
     }

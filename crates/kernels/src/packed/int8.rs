@@ -12,13 +12,16 @@
 //!                              └─────── mr x nr sums in registers, then finished and stored ──┘
 //! ```
 //!
-//! The dot-product instruction of x86 multiplies unsigned bytes by signed ones, so inputs have to be offset by 128. Doing
+//! Where instructions multiply matrices (see `dots`), a row is k/8 of eight weights, two lines for sixteen channels. The
+//! dot-product instruction of x86 multiplies unsigned bytes by signed ones, so inputs have to be offset by 128. Doing
 //! that for every broadcast costs a third of the speed where two dot products start per cycle; here it is done once per
 //! strip, while its patches are gathered, and all panels use the strip. Gathering also leaves no taps, borders or odd
 //! channel counts to the micro-kernel: neighbouring taps run together (seven pixels of three channels are 21 bytes), and k
-//! is padded once, by weights of zero. The offset is taken back in `start`, when weights are packed.
+//! is padded once, by weights of zero. The offset is taken back in `start`, when weights are packed. Elsewhere bytes have
+//! their sign on both sides, and the offset is zero.
 #![allow(unsafe_code, reason = "addresses handed to the micro-kernels")]
 
+mod dots;
 mod dynamic;
 mod layout;
 mod requantize;
@@ -217,10 +220,11 @@ impl<F> Job<'_, F> {
         for tile in parts(&rows, self.family.tallest(width)) {
             let at = tile.start - rows.start;
             let from = Tile {
+                height: tile.len(),
                 rows: strip[at * stride..][..tile.len() * stride].as_ptr(),
                 stride,
                 panel: panel.as_ptr(),
-                steps: layout.steps(),
+                steps: layout.steps,
                 group_steps: layout.group_steps(),
                 sums: sums[at * width..][..tile.len() * width].as_mut_ptr(),
             };

@@ -91,7 +91,7 @@ impl Tiles {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2(_) => avx2::TILES,
             #[cfg(target_arch = "aarch64")]
-            Isa::Neon(_) => neon::TILES,
+            Isa::Neon(_) | Isa::Dotprod(_) | Isa::I8mm(_) => neon::TILES,
             _ => portable::TILES,
         }
     }

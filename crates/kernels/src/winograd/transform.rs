@@ -63,7 +63,7 @@ impl Transforms {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2(_) => avx2::SIZES,
             #[cfg(target_arch = "aarch64")]
-            Isa::Neon(_) => neon::SIZES,
+            Isa::Neon(_) | Isa::Dotprod(_) | Isa::I8mm(_) => neon::SIZES,
             _ => portable::SIZES,
         };
         match output {

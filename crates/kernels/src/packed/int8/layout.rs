@@ -5,7 +5,8 @@
 //! ```text
 //!           start       what sums start from: bias, less what the offsets of the inputs bring
 //!           totals      the sum of a channel's weights
-//! Bytes     a row per 4 inputs:   four weights of a channel in a word
+//! Bytes     a row per 4 inputs:   four weights of a channel in a word (or two rows per 8 inputs, and two words, which
+//!                                 stand next to each other, so that each line has eight channels)
 //! Nibbles   a row per 8 inputs:   a byte's low half is the weight of input i, the high half that of input i + 4
 //! Groups    the same, and before each two groups a row of scales: two bfloat16 numbers in a word
 //! ```
@@ -23,6 +24,8 @@ use sconce_parallel::Parallel;
 
 /// Rows before a panel's weights: start and totals.
 pub(super) const HEAD: usize = 2;
+/// Most lines of weights that a step takes.
+const MOST_LINES: usize = 2;
 /// Most patches gathered at a time.
 pub(super) const STRIP: usize = 24;
 
@@ -48,6 +51,10 @@ pub(super) struct Layout {
     pub(super) k: usize,
     /// Lines across a panel; the last panel may be narrower.
     pub(super) width: usize,
+    /// Lines of weights that a step takes, for sixteen channels.
+    lines_of_step: usize,
+    /// Steps of a kernel over all inputs.
+    pub(super) steps: usize,
 }
 
 impl Layout {
@@ -60,33 +67,29 @@ impl Layout {
         let lines = n.div_ceil(LANES);
         // Panels of nearly the same width: nine lines are three times three, not four, four and one.
         let panels = lines.div_ceil(family.widest()).max(1);
-        Self { kind, n, k, width: lines.div_ceil(panels).max(1) }
+        let (lines_of_step, inputs) = if kind == Kind::Bytes { (family.lines, 4 * family.lines) } else { (1, 8) };
+        Self { kind, n, k, width: lines.div_ceil(panels).max(1), lines_of_step, steps: k.div_ceil(inputs) }
     }
 
-    /// Rows of weights in a panel.
-    pub(super) fn steps(&self) -> usize {
-        self.k.div_ceil(if self.kind == Kind::Bytes { 4 } else { 8 })
-    }
-
-    /// Rows of weights between changes of scale.
+    /// Steps between changes of scale.
     pub(super) fn group_steps(&self) -> usize {
         match self.kind {
             Kind::Groups(size) => size / 8,
-            _ => self.steps(),
+            _ => self.steps,
         }
     }
 
-    /// The row of a panel that holds these weights.
+    /// The first row of a panel that holds the weights of a step.
     fn row(&self, step: usize) -> usize {
         match self.kind {
             Kind::Groups(_) => HEAD + 1 + step + step / (2 * self.group_steps()),
-            _ => HEAD + step,
+            _ => HEAD + step * self.lines_of_step,
         }
     }
 
     /// Rows of a panel.
     pub(super) fn depth(&self) -> usize {
-        self.steps().checked_sub(1).map_or(HEAD, |last| self.row(last) + 1)
+        self.steps.checked_sub(1).map_or(HEAD, |last| self.row(last) + self.lines_of_step)
     }
 
     /// Lines of the panels of a group of the convolution.
@@ -144,14 +147,19 @@ pub fn pack(
     let layout = Layout::of(&family, conv, Kind::Bytes);
     columns(par, conv, layout, filter, packed, |channel, weight, put| {
         let mut total = 0i32;
-        for step in 0..layout.steps() {
-            let four: [i8; 4] = core::array::from_fn(|i| weight(step * 4 + i));
-            total += four.iter().map(|w| i32::from(*w)).sum::<i32>();
-            put(layout.row(step), i32::from_ne_bytes(four.map(i8::cast_unsigned)));
+        for step in 0..layout.steps {
+            let mut words = [0; MOST_LINES];
+            let words = &mut words[..layout.lines_of_step];
+            for (i, word) in words.iter_mut().enumerate() {
+                let four: [i8; 4] = core::array::from_fn(|j| weight((step * layout.lines_of_step + i) * 4 + j));
+                total += four.iter().map(|w| i32::from(*w)).sum::<i32>();
+                *word = i32::from_ne_bytes(four.map(i8::cast_unsigned));
+            }
+            put(layout.row(step), words);
         }
         let bias = bias.map_or(0, |bias| bias[channel]);
-        put(0, bias.wrapping_sub(offset.wrapping_mul(total)));
-        put(1, total);
+        put(0, &[bias.wrapping_sub(offset.wrapping_mul(total))]);
+        put(1, &[total]);
     });
 }
 
@@ -176,37 +184,37 @@ pub fn pack_nibbles(
         let scale = |group: usize| if group < groups { scales[channel * groups + group] } else { 0.0 };
         let held = |group: usize| bf16::from_f32(scale(group));
         let (mut total, mut scaled) = (0, 0.0);
-        for step in 0..layout.steps() {
+        for step in 0..layout.steps {
             let low: [i8; 4] = core::array::from_fn(|i| weight(step * 8 + i));
             let high: [i8; 4] = core::array::from_fn(|i| weight(step * 8 + 4 + i));
             let bytes = core::array::from_fn(|i| low[i].cast_unsigned() & 15 | high[i].cast_unsigned() << 4);
-            put(layout.row(step), i32::from_ne_bytes(bytes));
+            put(layout.row(step), &[i32::from_ne_bytes(bytes)]);
             let sum: i32 = low.iter().chain(&high).map(|w| i32::from(*w)).sum();
             total += sum;
             scaled += f64::from(sum) * f64::from(held(step / steps).to_f32());
             if groups > 0 && step.is_multiple_of(2 * steps) {
                 let pair = [step / steps, step / steps + 1].map(|group| u32::from(held(group).to_bits()));
-                put(layout.row(step) - 1, (pair[0] | pair[1] << 16).cast_signed());
+                put(layout.row(step) - 1, &[(pair[0] | pair[1] << 16).cast_signed()]);
             }
         }
         if groups > 0 {
-            put(1, (16.0 * scaled as f32).to_bits().cast_signed());
+            put(1, &[(16.0 * scaled as f32).to_bits().cast_signed()]);
         } else {
-            put(0, total.wrapping_mul(-16 * i32::from(family.flip)));
-            put(1, total.wrapping_mul(16));
+            put(0, &[total.wrapping_mul(-16 * i32::from(family.flip))]);
+            put(1, &[total.wrapping_mul(16)]);
         }
     });
 }
 
 /// Calls `body(channel, weight, put)` for every channel: `weight(p)` is that of input `p`, zero beyond the last;
-/// `put(row, word)` writes a word of the channel's column.
+/// `put(row, words)` writes the channel's words of a row, or of several together.
 fn columns(
     par: &dyn Parallel,
     conv: &Conv2d,
     layout: Layout,
     filter: impl Fn(usize) -> i8 + Sync,
     packed: &mut [Line],
-    body: impl Fn(usize, &dyn Fn(usize) -> i8, &mut dyn FnMut(usize, i32)) + Sync,
+    body: impl Fn(usize, &dyn Fn(usize) -> i8, &mut dyn FnMut(usize, &[i32])) + Sync,
 ) {
     let Layout { n, k, .. } = layout;
     assert_eq!(packed.len(), layout.lines() * conv.groups, "the packed weights of {conv:?}");
@@ -218,7 +226,11 @@ fn columns(
             for column in 0..(n - first).min(width * LANES) {
                 let channel = g * n + first + column;
                 let weight = |p: usize| if p < k { filter(channel * k + p) } else { 0 };
-                let mut put = |row: usize, x: i32| lines[row * width + column / LANES].0[column % LANES] = x;
+                let mut put = |row: usize, words: &[i32]| {
+                    for (at, word) in (column * words.len()..).zip(words) {
+                        lines[row * width + at / LANES].0[at % LANES] = *word;
+                    }
+                };
                 body(channel, &weight, &mut put);
             }
         });

@@ -6,7 +6,7 @@
 #![allow(unsafe_code, reason = "copies by vector instructions")]
 
 use super::super::Conv2d;
-use super::tile::Dots;
+use super::dots::Dots;
 use crate::taps::Taps;
 use core::ops::Range;
 

@@ -30,7 +30,7 @@ fn sums(conv: &Conv2d, input: &[i8], filter: &[i8], zero: impl Fn(usize) -> i8) 
     sums
 }
 
-fn check(conv: &Conv2d) {
+fn check(pool: &dyn Parallel, conv: &Conv2d) {
     let mut random = Random::new(1);
     let input = bytes(&mut random, conv.batch * conv.input[0] * conv.input[1] * conv.in_channels);
     let filter = bytes(&mut random, conv.out_channels * conv.taps() * conv.group_in());
@@ -56,9 +56,9 @@ fn check(conv: &Conv2d) {
             .collect();
         for isa in Isa::available() {
             let mut packed = vec![Line::default(); packed_len(isa, conv, Kind::Bytes)];
-            pack(isa, &pool(), conv, |i| filter[i], Some(&bias), input_zero, &mut packed);
+            pack(isa, pool, conv, |i| filter[i], Some(&bias), input_zero, &mut packed);
             let mut scratch = vec![0; scratch_len(isa, conv, 3)];
-            for par in [&Serial as &dyn Parallel, &pool()] {
+            for par in [&Serial as &dyn Parallel, pool] {
                 let mut output = vec![77; sums.len()];
                 conv2d(isa, par, conv, &quantization, &input, (&packed, &scale), &mut output, &mut scratch);
                 assert_eq!(output, expected, "{isa:?} {conv:?} {quantization:?}");
@@ -69,10 +69,11 @@ fn check(conv: &Conv2d) {
 
 #[test]
 fn linear_at_the_edges_of_tiles() {
+    let pool = pool();
     for rows in [1, 2, 5, 6, 7, 8, 13, 23, 24, 25, 61] {
         for n in [1, 15, 16, 17, 24, 33, 48, 63, 64, 65, 144, 160] {
             for k in [0, 1, 3, 4, 16, 66] {
-                check(&Conv2d::linear(rows, k, n));
+                check(&pool, &Conv2d::linear(rows, k, n));
             }
         }
     }
@@ -98,14 +99,15 @@ fn windows_of_all_kinds() {
         Conv2d { transposed: true, stride: [2, 3], extra: [1, 0], ..plain },
         Conv2d { transposed: true, in_channels: 6, groups: 2, dilation: [1, 2], ..plain },
     ] {
-        check(&conv);
+        check(&pool(), &conv);
     }
 }
 
 #[test]
 fn large_products_split_between_threads() {
-    check(&Conv2d::linear(100, 80, 200));
-    check(&Conv2d::linear(2, 1200, 700));
+    let pool = pool();
+    check(&pool, &Conv2d::linear(100, 80, 200));
+    check(&pool, &Conv2d::linear(2, 1200, 700));
 }
 
 /// What a row becomes, in the words of the format: two candidates for zero, the better one rounded.
@@ -141,7 +143,7 @@ fn rows_are_quantized_by_their_range() {
 }
 
 /// Dynamic convolution with `affine` pixels' quantisation against sums of what bytes stand for.
-fn check_dynamic(conv: &Conv2d, kind: Kind, affine: usize) {
+fn check_dynamic(pool: &dyn Parallel, conv: &Conv2d, kind: Kind, affine: usize) {
     let mut random = Random::new(5);
     let k = conv.taps() * conv.group_in();
     let input = bytes(&mut random, conv.batch * conv.input[0] * conv.input[1] * conv.in_channels);
@@ -184,10 +186,10 @@ fn check_dynamic(conv: &Conv2d, kind: Kind, affine: usize) {
         let mut packed = vec![Line::default(); packed_len(isa, conv, kind)];
         let grouped = matches!(kind, Kind::Groups(_));
         match kind {
-            Kind::Bytes => pack(isa, &pool(), conv, |i| filter[i], None, 0, &mut packed),
+            Kind::Bytes => pack(isa, pool, conv, |i| filter[i], None, 0, &mut packed),
             _ => {
                 let scales: &[f32] = if grouped { &scale } else { &[] };
-                pack_nibbles(isa, &pool(), conv, kind, |i| filter[i], scales, &mut packed);
+                pack_nibbles(isa, pool, conv, kind, |i| filter[i], scales, &mut packed);
             }
         }
         let weights = Weights { packed: &packed, kind, scale: if grouped { &[] } else { &scale }, bias: Some(&bias) };
@@ -196,31 +198,33 @@ fn check_dynamic(conv: &Conv2d, kind: Kind, affine: usize) {
         conv2d_dynamic(isa, &Serial, conv, (&input, &affine), weights, &[], &mut output, &mut scratch);
         assert_close(&output, &plain, 1e-5, &(isa, conv, kind));
         output.fill(f32::NAN);
-        conv2d_dynamic(isa, &pool(), conv, (&input, &affine), weights, &then, &mut output, &mut scratch);
+        conv2d_dynamic(isa, pool, conv, (&input, &affine), weights, &then, &mut output, &mut scratch);
         assert_close(&output, &expected, 1e-5, &(isa, conv, kind));
     }
 }
 
 #[test]
 fn rows_with_their_own_scales() {
+    let pool = pool();
     for rows in [1, 6, 25] {
         for n in [1, 16, 40, 65] {
             for k in [3, 8, 13, 64] {
-                check_dynamic(&Conv2d::linear(rows, k, n), Kind::Bytes, rows);
-                check_dynamic(&Conv2d::linear(rows, k, n), Kind::Nibbles, rows);
+                check_dynamic(&pool, &Conv2d::linear(rows, k, n), Kind::Bytes, rows);
+                check_dynamic(&pool, &Conv2d::linear(rows, k, n), Kind::Nibbles, rows);
             }
             for (k, group) in [(32, 32), (64, 32), (96, 32), (128, 64), (192, 64)] {
-                check_dynamic(&Conv2d::linear(rows, k, n), Kind::Groups(group), rows);
+                check_dynamic(&pool, &Conv2d::linear(rows, k, n), Kind::Groups(group), rows);
             }
         }
     }
     for kind in [Kind::Bytes, Kind::Nibbles, Kind::Groups(32), Kind::Groups(128), Kind::Groups(1152)] {
-        check_dynamic(&Conv2d::linear(30, 2304, 72), kind, 30);
+        check_dynamic(&pool, &Conv2d::linear(30, 2304, 72), kind, 30);
     }
 }
 
 #[test]
 fn images_with_their_own_scales() {
+    let pool = pool();
     let plain = Conv2d { batch: 2, input: [9, 7], kernel: [3, 3], padding: [1; 4], ..Conv2d::linear(1, 5, 18) };
     for conv in [
         plain,
@@ -228,7 +232,7 @@ fn images_with_their_own_scales() {
         Conv2d { in_channels: 6, groups: 2, ..plain },
         Conv2d { transposed: true, stride: [2, 2], ..plain },
     ] {
-        check_dynamic(&conv, Kind::Bytes, 2);
-        check_dynamic(&conv, Kind::Nibbles, 2);
+        check_dynamic(&pool, &conv, Kind::Bytes, 2);
+        check_dynamic(&pool, &conv, Kind::Nibbles, 2);
     }
 }

@@ -1,7 +1,7 @@
-//! Depthwise convolution of bytes with VNNI: dot products of four bytes, each a row of the kernel.
+//! Depthwise convolution of bytes by dot products of four bytes, each of a row of the kernel.
 //!
 //! A column of the input is a vector of channels of up to four rows at once. Their bytes are interleaved, so that each
-//! word holds the rows of one channel, and one `vpdpbusd` multiplies them with a column of the kernel, packed likewise.
+//! word holds the rows of one channel, and one instruction multiplies them with a column of the kernel, packed likewise.
 //! Interleaving splits a vector of bytes into four of words with the channels in an order of its own; narrowing the
 //! sums to bytes undoes it, so nothing is ever permuted.
 //!
@@ -12,22 +12,29 @@
 //! ```
 //!
 //! A row that the kernel does not have repeats another, with weights of zero. Taller kernels are several groups of
-//! rows. The instruction wants bytes without sign on one side: the input is read with its sign bit flipped, as 128
-//! more, and what that and the zero point add to all taps is taken off the bias when packing.
+//! rows. VNNI wants bytes without sign on one side: the input is read with its sign bit flipped, as 128 more, and what
+//! that and the zero point add to all taps is taken off the bias when packing. On ARM both sides have signs.
 //!
-//! Channels are cut into blocks of 64, the last of 32 or 16 if that holds what is left. A block is packed as: bias,
-//! scales, then for each group of rows and each column of the kernel its words.
+//! Channels are cut into blocks of the widest vector (64 with VNNI, the last of 32 or 16 if that holds what is left; 16 on
+//! ARM). A block is packed as: bias, scales, then for each group of rows and each column of the kernel its words.
 #![allow(unsafe_code, reason = "vector instructions of the micro-kernels")]
+
+#[cfg(target_arch = "aarch64")]
+mod arm;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 use super::int8::{Quantization, Weights};
 use super::{Axis, Depthwise, Line, each_part};
-use crate::isa::Vnni;
-use core::arch::x86_64::*;
+#[cfg(target_arch = "aarch64")]
+use arm as machine;
 use core::sync::atomic::{Ordering, compiler_fence};
+pub(super) use machine::Token;
+use machine::{OFFSET, WIDEST};
 use sconce_parallel::Parallel;
+#[cfg(target_arch = "x86_64")]
+use x86 as machine;
 
-/// Channels of a block.
-const WIDEST: usize = 64;
 /// Most rows of a kernel; so many are whole groups.
 const MOST_ROWS: usize = 12;
 /// Outputs of a step: their sums take half of the registers.
@@ -68,7 +75,7 @@ fn channel_of(word: usize, width: usize) -> usize {
 }
 
 pub(super) fn pack(g: &Depthwise, from: Weights<'_>, input_zero: i8, packed: &mut [i32]) {
-    let (rows, offset) = (rows_at_once(g), i32::from(input_zero) + 128);
+    let (rows, offset) = (rows_at_once(g), i32::from(input_zero) + OFFSET);
     let mut rest = packed;
     for first in (0..g.channels).step_by(WIDEST) {
         let width = block_width(g, first);
@@ -92,7 +99,7 @@ pub(super) fn pack(g: &Depthwise, from: Weights<'_>, input_zero: i8, packed: &mu
 }
 
 pub(super) fn depthwise(
-    _: Vnni,
+    _: Token,
     par: &dyn Parallel,
     geometry: &Depthwise,
     size: [usize; 2],
@@ -123,7 +130,7 @@ pub(super) fn depthwise(
             // SAFETY: the caller asserted that input and output have the elements of the geometry, and the packed block
             // is as long as groups and width ask. A line names only rows of the input that exist, and a row of the
             // output that lies in the block, which this task holds alone. The token proves the instructions.
-            unsafe { strip_kernel(width, &axis)(&strip, lines) };
+            unsafe { machine::KERNELS[axis.kernel / 2 - 1][axis.stride - 1][width / 32](&strip, lines) };
         }
     });
 }
@@ -151,172 +158,43 @@ struct Strip {
 
 type StripKernel = unsafe fn(&Strip, &[Line]);
 
-/// The kernel for blocks of `width` channels.
-fn strip_kernel(width: usize, axis: &Axis) -> StripKernel {
-    const fn widths<const KW: usize, const ROWS: usize>() -> [[StripKernel; 3]; 2] {
-        [
-            [strip::<__m128i, KW, 1, ROWS>, strip::<__m256i, KW, 1, ROWS>, strip::<__m512i, KW, 1, ROWS>],
-            [strip::<__m128i, KW, 2, ROWS>, strip::<__m256i, KW, 2, ROWS>, strip::<__m512i, KW, 2, ROWS>],
-        ]
-    }
-    const KERNELS: [[[StripKernel; 3]; 2]; 3] = [widths::<3, 3>(), widths::<5, 3>(), widths::<7, 4>()];
-    KERNELS[axis.kernel / 2 - 1][axis.stride - 1][width / 32]
-}
+/// `[kernel three, five or seven wide][stride - 1][blocks of 16, 32 or 64 channels]`
+type Kernels<const WIDTHS: usize> = [[[StripKernel; WIDTHS]; 2]; 3];
 
-/// Vectors of bytes and of words, in three widths.
+/// Vectors of bytes and of words.
 ///
 /// # Safety
-/// Every function requires AVX-512 BW, VL and VNNI. Those with pointers require as many elements there as the vector or
-/// the mask has.
+/// Every function requires the instructions that the machine's token proves. Those with pointers require as many elements
+/// there as the vector has, or as `part` says.
 trait Bytes: Copy {
     /// The vector of as many `f32` as this one has words.
     type Floats: Copy;
+    /// Which of the first elements are meant.
+    type Part: Copy;
     const BYTES: usize;
-    unsafe fn load(from: *const i8, mask: u64) -> Self;
+    fn part(count: usize) -> Self::Part;
+    unsafe fn load(from: *const i8, part: Self::Part) -> Self;
     unsafe fn words(from: *const i32) -> Self;
     unsafe fn scales(from: *const i32) -> Self::Floats;
     unsafe fn splat(byte: i8) -> Self;
-    unsafe fn xor(self, other: Self) -> Self;
+    /// What is multiplied: the bytes and `OFFSET`.
+    unsafe fn offset(self) -> Self;
     /// The bytes of four rows, word by word, in four vectors.
     unsafe fn interleave(rows: [Self; 4]) -> [Self; 4];
-    /// `self` plus the products of bytes without and bytes with sign, four to a word.
+    /// `self` plus the products of offset bytes and bytes, four to a word.
     unsafe fn dot(self, values: Self, weights: Self) -> Self;
     /// The sums times the scales, rounded, as bytes; `most` limits products from above.
     unsafe fn quantize(sums: [Self; 4], scales: [Self::Floats; 4], most: f32, zero: i16) -> Self;
     unsafe fn at_least(self, bound: i8) -> Self;
-    unsafe fn store(self, to: *mut i8, mask: u64);
+    unsafe fn store(self, to: *mut i8, part: Self::Part);
 }
-
-/// One width of vectors: the instructions by name.
-macro_rules! bytes {
-    ($v:ty, $floats:ty, $mask:ty, $bytes:literal, $load:ident, $words:ident, $scales:ident, $splat:ident, $xor:ident,
-        [$low8:ident, $high8:ident, $low16:ident, $high16:ident], $dot:ident,
-        [$float:ident, $product:ident, $min:ident, $splat_float:ident, $round:ident],
-        [$narrow32:ident, $add16:ident, $splat16:ident, $narrow16:ident], $max:ident, $store:ident) => {
-        impl Bytes for $v {
-            type Floats = $floats;
-            const BYTES: usize = $bytes;
-
-            #[inline(always)]
-            unsafe fn load(from: *const i8, mask: u64) -> Self {
-                // SAFETY: the elements of the mask are readable; the instructions exist, here as below.
-                unsafe { $load(mask as $mask, from) }
-            }
-            #[inline(always)]
-            unsafe fn words(from: *const i32) -> Self {
-                // SAFETY: a vector of words is readable.
-                unsafe { $words(from.cast()) }
-            }
-            #[inline(always)]
-            unsafe fn scales(from: *const i32) -> $floats {
-                // SAFETY: a vector of words is readable, and any bits are a number.
-                unsafe { $scales(from.cast()) }
-            }
-            #[inline(always)]
-            unsafe fn splat(byte: i8) -> Self {
-                // SAFETY: the trait's contract.
-                unsafe { $splat(byte) }
-            }
-            #[inline(always)]
-            unsafe fn xor(self, other: Self) -> Self {
-                // SAFETY: the trait's contract.
-                unsafe { $xor(self, other) }
-            }
-            #[inline(always)]
-            unsafe fn interleave([a, b, c, d]: [Self; 4]) -> [Self; 4] {
-                // SAFETY: the trait's contract.
-                unsafe {
-                    let (low, low_pair) = ($low8(a, b), $low8(c, d));
-                    let (high, high_pair) = ($high8(a, b), $high8(c, d));
-                    [$low16(low, low_pair), $high16(low, low_pair), $low16(high, high_pair), $high16(high, high_pair)]
-                }
-            }
-            #[inline(always)]
-            unsafe fn dot(self, values: Self, weights: Self) -> Self {
-                // SAFETY: the trait's contract.
-                unsafe { $dot(self, values, weights) }
-            }
-            #[inline(always)]
-            unsafe fn quantize(sums: [Self; 4], scales: [$floats; 4], most: f32, zero: i16) -> Self {
-                // SAFETY: the trait's contract. Products above `most` do not reach the conversion, those too small for
-                // a word become the least one, and narrowing keeps what does not fit at the ends.
-                unsafe {
-                    let step = |i: usize| $round($min($product($float(sums[i]), scales[i]), $splat_float(most)));
-                    let (low, high) = ($narrow32(step(0), step(1)), $narrow32(step(2), step(3)));
-                    $narrow16($add16(low, $splat16(zero)), $add16(high, $splat16(zero)))
-                }
-            }
-            #[inline(always)]
-            unsafe fn at_least(self, bound: i8) -> Self {
-                // SAFETY: the trait's contract.
-                unsafe { $max(self, $splat(bound)) }
-            }
-            #[inline(always)]
-            unsafe fn store(self, to: *mut i8, mask: u64) {
-                // SAFETY: the elements of the mask are writable.
-                unsafe { $store(to, mask as $mask, self) }
-            }
-        }
-    };
-}
-bytes!(
-    __m512i,
-    __m512,
-    __mmask64,
-    64,
-    _mm512_maskz_loadu_epi8,
-    _mm512_loadu_si512,
-    _mm512_loadu_ps,
-    _mm512_set1_epi8,
-    _mm512_xor_si512,
-    [_mm512_unpacklo_epi8, _mm512_unpackhi_epi8, _mm512_unpacklo_epi16, _mm512_unpackhi_epi16],
-    _mm512_dpbusd_epi32,
-    [_mm512_cvtepi32_ps, _mm512_mul_ps, _mm512_min_ps, _mm512_set1_ps, _mm512_cvtps_epi32],
-    [_mm512_packs_epi32, _mm512_adds_epi16, _mm512_set1_epi16, _mm512_packs_epi16],
-    _mm512_max_epi8,
-    _mm512_mask_storeu_epi8
-);
-bytes!(
-    __m256i,
-    __m256,
-    __mmask32,
-    32,
-    _mm256_maskz_loadu_epi8,
-    _mm256_loadu_si256,
-    _mm256_loadu_ps,
-    _mm256_set1_epi8,
-    _mm256_xor_si256,
-    [_mm256_unpacklo_epi8, _mm256_unpackhi_epi8, _mm256_unpacklo_epi16, _mm256_unpackhi_epi16],
-    _mm256_dpbusd_epi32,
-    [_mm256_cvtepi32_ps, _mm256_mul_ps, _mm256_min_ps, _mm256_set1_ps, _mm256_cvtps_epi32],
-    [_mm256_packs_epi32, _mm256_adds_epi16, _mm256_set1_epi16, _mm256_packs_epi16],
-    _mm256_max_epi8,
-    _mm256_mask_storeu_epi8
-);
-bytes!(
-    __m128i,
-    __m128,
-    __mmask16,
-    16,
-    _mm_maskz_loadu_epi8,
-    _mm_loadu_si128,
-    _mm_loadu_ps,
-    _mm_set1_epi8,
-    _mm_xor_si128,
-    [_mm_unpacklo_epi8, _mm_unpackhi_epi8, _mm_unpacklo_epi16, _mm_unpackhi_epi16],
-    _mm_dpbusd_epi32,
-    [_mm_cvtepi32_ps, _mm_mul_ps, _mm_min_ps, _mm_set1_ps, _mm_cvtps_epi32],
-    [_mm_packs_epi32, _mm_adds_epi16, _mm_set1_epi16, _mm_packs_epi16],
-    _mm_max_epi8,
-    _mm_mask_storeu_epi8
-);
 
 /// A row of the input and the distance of its pixels: none, if it is the row outside.
 type Row = (*const i8, usize);
 
 /// Runs along the rows in steps. `KW` and `STEP` are the width and the stride of the kernel, of which `ROWS` rows are
 /// multiplied at once.
-#[target_feature(enable = "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+#[inline(always)]
 unsafe fn strip<B: Bytes, const KW: usize, const STEP: usize, const ROWS: usize>(s: &Strip, lines: &[Line]) {
     for line in lines {
         let mut rows: [Row; MOST_ROWS] = [(s.outside, 0); MOST_ROWS];
@@ -368,15 +246,9 @@ unsafe fn step<B: Bytes, const KW: usize, const STEP: usize, const ROWS: usize>(
         let most = f32::from(i16::from(q.limits.1) - i16::from(q.output_zero));
         for (o, sums) in sums.iter().enumerate().take(s.across) {
             let bytes = B::quantize(*sums, scales, most, q.output_zero.into()).at_least(q.limits.0);
-            bytes.store(output.add(o * s.pixel), mask(s.count));
+            bytes.store(output.add(o * s.pixel), B::part(s.count));
         }
     }
-}
-
-/// The first `count` elements.
-#[inline(always)]
-fn mask(count: usize) -> u64 {
-    u64::MAX >> (64 - count)
 }
 
 /// A loop from 0 to a constant below 13, written out because its body works on registers that it picks by number.
@@ -399,15 +271,14 @@ unsafe fn group_of_rows<B: Bytes, const KW: usize, const STEP: usize, const ROWS
 ) {
     // SAFETY: a row is one of the line's or the bytes outside; a column is read if it lies in the image.
     unsafe {
-        let sign = B::splat(i8::MIN);
         let columns = const { (STEP_OUTPUTS - 1) * STEP + KW };
         unrolled!(for column in 0..columns => {
             let values = match within(column) {
                 true => B::interleave(core::array::from_fn(|j| {
                     let (row, pixel) = rows[j.min(ROWS - 1)];
-                    B::load(row.wrapping_add(column * pixel), mask(s.count)).xor(sign)
+                    B::load(row.wrapping_add(column * pixel), B::part(s.count)).offset()
                 })),
-                false => [B::splat(*s.outside).xor(sign); 4],
+                false => [B::splat(*s.outside).offset(); 4],
             };
             for kx in 0..KW {
                 if column >= kx && (column - kx) % STEP == 0 && (column - kx) / STEP < STEP_OUTPUTS {
@@ -421,3 +292,21 @@ unsafe fn group_of_rows<B: Bytes, const KW: usize, const STEP: usize, const ROWS
         });
     }
 }
+
+/// The kernels for vectors of some lengths: the generic bodies above, compiled for the machine's features.
+macro_rules! kernels {
+    ($widths:literal, [$($v:ty),+], [$feature:meta]) => {
+        #[$feature]
+        unsafe fn strip<B: Bytes, const KW: usize, const STEP: usize, const ROWS: usize>(s: &Strip, lines: &[Line]) {
+            // SAFETY: compiled for the set; the rest is the caller's promise.
+            unsafe { super::strip::<B, KW, STEP, ROWS>(s, lines) }
+        }
+
+        const fn kernels<const KW: usize, const ROWS: usize>() -> [[StripKernel; $widths]; 2] {
+            [[$(strip::<$v, KW, 1, ROWS>),+], [$(strip::<$v, KW, 2, ROWS>),+]]
+        }
+
+        pub(super) const KERNELS: Kernels<$widths> = [kernels::<3, 3>(), kernels::<5, 3>(), kernels::<7, 4>()];
+    };
+}
+use kernels;
