@@ -8,9 +8,7 @@ use crate::element::{Number, convert};
 use crate::isa::Isa;
 use crate::map::{GRAIN, worth};
 use crate::split;
-use crate::view::{Plain, bytes_of, bytes_of_mut, view, view_mut};
-use core::any::TypeId;
-use half::f16;
+use crate::view::Plain;
 use sconce_parallel::Parallel;
 
 /// Converts every element as PyTorch's `.to()` does; see [`convert`].
@@ -24,15 +22,8 @@ pub fn cast_slice<A: Number + Plain, B: Number + Plain>(isa: Isa, from: &[A], to
     let len = from.len().min(to.len());
     let (from, to) = (&from[..len], &mut to[..len]);
     #[cfg(target_arch = "x86_64")]
-    if let Isa::Avx512(_) | Isa::Vnni(_) = isa {
-        if let (Some(from), Some(to)) = (same::<A, f16>(from), same_mut::<B, f32>(to)) {
-            // SAFETY: the token proves that the instructions exist.
-            return unsafe { x86::widen(from, to) };
-        }
-        if let (Some(from), Some(to)) = (same::<A, f32>(from), same_mut::<B, f16>(to)) {
-            // SAFETY: the token proves that the instructions exist.
-            return unsafe { x86::narrow(from, to) };
-        }
+    if x86::cast_halves(isa, from, to) {
+        return;
     }
     isa.vectorize(
         #[inline(always)]
@@ -47,26 +38,43 @@ fn each<A: Number, B: Number>(from: &[A], to: &mut [B]) {
     }
 }
 
-/// The slice itself, if its elements are of this type.
-fn same<A: Plain, T: Plain>(x: &[A]) -> Option<&[T]> {
-    if TypeId::of::<A>() == TypeId::of::<T>() { view(bytes_of(x)) } else { None }
-}
-
-/// [`same`] of a slice to be written.
-fn same_mut<A: Plain, T: Plain>(x: &mut [A]) -> Option<&mut [T]> {
-    if TypeId::of::<A>() == TypeId::of::<T>() { view_mut(bytes_of_mut(x)) } else { None }
-}
-
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{each, f16};
+    use super::{Isa, Plain, each};
+    use crate::view::{bytes_of, bytes_of_mut, view, view_mut};
+    use core::any::TypeId;
     use core::arch::x86_64::*;
+    use half::f16;
 
+    /// Elements of a vector.
     const LANES: usize = 16;
 
-    /// Slices of equal length.
+    /// Converts slices of equal length if they are of half and single precision, and says whether they were.
+    pub(super) fn cast_halves<A: Plain, B: Plain>(isa: Isa, from: &[A], to: &mut [B]) -> bool {
+        let types = (TypeId::of::<A>(), TypeId::of::<B>());
+        let (half, single) = (TypeId::of::<f16>(), TypeId::of::<f32>());
+        if !matches!(isa, Isa::Avx512(_) | Isa::Vnni(_)) {
+            return false;
+        }
+        if types == (half, single)
+            && let (Some(from), Some(to)) = (view(bytes_of(from)), view_mut(bytes_of_mut(to)))
+        {
+            // SAFETY: the token proves that the instructions exist.
+            unsafe { widen(from, to) };
+            return true;
+        }
+        if types == (single, half)
+            && let (Some(from), Some(to)) = (view(bytes_of(from)), view_mut(bytes_of_mut(to)))
+        {
+            // SAFETY: the token proves that the instructions exist.
+            unsafe { narrow(from, to) };
+            return true;
+        }
+        false
+    }
+
     #[target_feature(enable = "avx512f")]
-    pub(super) fn widen(from: &[f16], to: &mut [f32]) {
+    fn widen(from: &[f16], to: &mut [f32]) {
         let ((blocks, rest), (targets, last)) = (from.as_chunks::<LANES>(), to.as_chunks_mut::<LANES>());
         for (from, to) in blocks.iter().zip(targets) {
             // SAFETY: a block has as many elements as a vector.
@@ -75,17 +83,16 @@ mod x86 {
         each(rest, last);
     }
 
-    /// Slices of equal length. Rounds to the nearest, ties to even.
+    /// Rounds to the nearest, ties to even.
     #[target_feature(enable = "avx512f")]
-    pub(super) fn narrow(from: &[f32], to: &mut [f16]) {
+    fn narrow(from: &[f32], to: &mut [f16]) {
+        const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
         let ((blocks, rest), (targets, last)) = (from.as_chunks::<LANES>(), to.as_chunks_mut::<LANES>());
         for (from, to) in blocks.iter().zip(targets) {
             // SAFETY: a block has as many elements as a vector.
             unsafe {
-                let narrow = _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(_mm512_loadu_ps(
-                    from.as_ptr(),
-                ));
-                _mm256_storeu_si256(to.as_mut_ptr().cast(), narrow);
+                let halves = _mm512_cvtps_ph::<NEAREST>(_mm512_loadu_ps(from.as_ptr()));
+                _mm256_storeu_si256(to.as_mut_ptr().cast(), halves);
             }
         }
         each(rest, last);

@@ -34,15 +34,16 @@ fn exact_rest(x: f32, q: f32) -> f32 {
 #[inline(always)]
 fn sine(r: f32, flips: u32) -> f32 {
     let square = r * r;
-    let sine = r * polynomial!(square; 1.0, -0.166_666_6, 0.008_333_069, -0.000_198_097_67, 2.606_046_8e-6);
-    f32::from_bits(sine.to_bits() ^ flips << 31)
+    let tail = polynomial!(square; -0.166_666_6, 0.008_333_069, -0.000_198_097_67, 2.606_046_8e-6);
+    f32::from_bits((r * square).fused(tail, r).to_bits() ^ flips << 31)
 }
 
 /// The sine of |x| up to [`NEAR`].
 #[inline(always)]
 fn sin_near(x: f32) -> f32 {
     let shifted = x.fused(FRAC_1_PI, ROUND);
-    sine(rest(x, shifted - ROUND), shifted.to_bits())
+    let sine = sine(rest(x, shifted - ROUND), shifted.to_bits());
+    if x == 0.0 { x } else { sine }
 }
 
 /// The cosine of |x| up to [`NEAR`]: the sine of `x + pi / 2`.

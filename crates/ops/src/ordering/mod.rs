@@ -20,12 +20,11 @@ use sconce_schema::{Layout, ShapeError, normalize_dim};
 pub(crate) const NAN: i64 = i64::MAX;
 
 /// The key of a floating-point number; both zeros have the same.
+#[inline(always)]
 pub(crate) fn real_key(x: f64) -> i64 {
-    if x.is_nan() {
-        return NAN;
-    }
     let bits = (x + 0.0).to_bits() as i64;
-    if bits < 0 { bits ^ i64::MAX } else { bits }
+    let ordered = if bits < 0 { bits ^ i64::MAX } else { bits };
+    if x.is_nan() { NAN } else { ordered }
 }
 
 /// How elements of a type become keys.
@@ -63,7 +62,10 @@ impl Keys {
                 for (chunk, into) in into.chunks_mut(CHUNK).enumerate() {
                     let numbers = &mut buffer[..into.len()];
                     load(isa, data, at + chunk * CHUNK * step, step, numbers);
-                    into.iter_mut().zip(&*numbers).for_each(|(key, &x)| *key = real_key(x));
+                    isa.vectorize(
+                        #[inline(always)]
+                        || into.iter_mut().zip(&*numbers).for_each(|(key, &x)| *key = real_key(x)),
+                    );
                 }
             }
         }
