@@ -20,7 +20,7 @@ pub(crate) enum Filter {
 
 impl Filter {
     /// The place of weight `index`, counted in `[out, taps, in]` with `k` weights per output channel.
-    pub(super) fn place(self, index: usize, k: usize, out: usize) -> usize {
+    pub(crate) fn place(self, index: usize, k: usize, out: usize) -> usize {
         match self {
             Self::Rows => index,
             Self::Columns => index % k * out + index / k,
@@ -47,7 +47,7 @@ pub(crate) struct Convolution {
 impl Convolution {
     fn pack(&self, context: &Context<'_>) -> Weights {
         let conv = &self.conv;
-        Weights::floats(packed_len(context.isa, conv), |floats| {
+        context.known.pack(context.par, packed_len(context.isa, conv), |floats| {
             let filter = context.known.numbers(self.filter);
             let bias = self.bias.map(|bias| context.known.numbers(bias));
             let filter = match self.layout {
@@ -61,11 +61,10 @@ impl Convolution {
 
 impl Step for Convolution {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
-        let weights = context.known.packed.weights(self.node, || self.pack(context));
-        let packed = elements(weights.floats.bytes());
+        let weights = context.known.weights(self.node, || self.pack(context));
         let then = Following::new(&self.after, &buffers);
         let input = elements(buffers.read(0));
-        conv2d(context.isa, context.par, &self.conv, input, packed, &then, elements_mut(buffers.output));
+        conv2d(context.isa, context.par, &self.conv, input, weights.packed(), &then, elements_mut(buffers.output));
     }
 
     fn describe(&self) -> String {
@@ -92,7 +91,7 @@ impl Winograd {
     fn pack(&self, context: &Context<'_>) -> Weights {
         let length = winograd::packed_len(context.isa, &self.conv, self.output);
         let bias = self.bias.map(|bias| context.known.numbers(bias).into_owned());
-        let packed = Weights::floats(length, |floats| {
+        let packed = context.known.pack(context.par, length, |floats| {
             let filter = context.known.numbers(self.filter);
             winograd::pack(context.isa, context.par, &self.conv, self.output, &filter, floats);
         });
@@ -102,9 +101,9 @@ impl Winograd {
 
 impl Step for Winograd {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
-        let weights = context.known.packed.weights(self.node, || self.pack(context));
+        let weights = context.known.weights(self.node, || self.pack(context));
         let then = Following::new(&self.after, &buffers);
-        let (input, packed) = (elements(buffers.read(0)), elements(weights.floats.bytes()));
+        let (input, packed) = (elements(buffers.read(0)), weights.packed());
         let (scratch, output) = (elements_mut(buffers.scratch), elements_mut(buffers.output));
         let (isa, par, bias) = (context.isa, context.par, weights.bias.as_deref());
         winograd::winograd(isa, par, &self.conv, self.output, input, packed, bias, &then, scratch, output);
@@ -128,8 +127,8 @@ pub(crate) struct DepthwiseConvolution {
 impl Step for DepthwiseConvolution {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         let Depthwise { channels, kernel, .. } = self.geometry;
-        let weights = context.known.packed.weights(self.node, || {
-            Weights::floats(depthwise::packed_len(channels, kernel), |packed| {
+        let weights = context.known.weights(self.node, || {
+            context.known.pack(context.par, depthwise::packed_len(channels, kernel), |packed| {
                 let filter = context.known.numbers(self.filter);
                 let bias = self.bias.map(|bias| context.known.numbers(bias));
                 depthwise::pack(channels, kernel, &filter, bias.as_deref(), packed);
@@ -138,15 +137,7 @@ impl Step for DepthwiseConvolution {
         let then = Following::new(&self.after, &buffers);
         let input = elements(buffers.read(0));
         let output = elements_mut(buffers.output);
-        depthwise::depthwise(
-            context.isa,
-            context.par,
-            &self.geometry,
-            input,
-            elements(weights.floats.bytes()),
-            &then,
-            output,
-        );
+        depthwise::depthwise(context.isa, context.par, &self.geometry, input, weights.packed(), &then, output);
     }
 
     fn describe(&self) -> String {
