@@ -1,17 +1,19 @@
 //! `XnnpackBackend`: payloads of the XNNPACK delegate on the CPU engine.
 //!
 //! At load the payload becomes a graph and the graph a model. Weights stay where they are, named data of the program,
-//! until a run first needs them. Sizes follow the inputs of each call.
+//! until a run first needs them, and leave memory once they are packed. Sizes follow the inputs of each call.
 
 mod import;
+mod named;
 
 pub use import::import;
+use named::{InProgram, Names};
 use sconce_core::{
-    Backend, Call, Code, CompileSpecs, Delegate, DelegateState, Fault, InitContext, Owned, Program, ScalarType, Shape,
-    Tensor, TensorMut,
+    Backend, Call, Code, CompileSpecs, Delegate, DelegateState, Fault, InitContext, Owned, ScalarType, Shape, Tensor,
+    TensorMut,
 };
 use sconce_cpu::{Model, Options, Session};
-use sconce_graph::{Constants, Element, Graph, Source, Storage, ValueId};
+use sconce_graph::{Element, Graph, Source, Storage, ValueId};
 
 /// Runs what was delegated to XNNPACK.
 #[derive(Debug, Default)]
@@ -43,9 +45,10 @@ impl Backend for XnnpackBackend {
         };
         let mut graph = import(processed).map_err(|error| incompatible(&error))?;
         keep_inline_constants(&mut graph, processed);
-        let constants = InProgram(context.program());
+        let names = Names::of(&graph, context.program());
+        let constants = InProgram { program: context.program(), names: &names };
         let model = Model::new(graph, self.options, &constants).map_err(|error| incompatible(&error))?;
-        Ok(Owned::from_box(Box::new(Xnnpack { model })))
+        Ok(Owned::from_box(Box::new(Xnnpack { model, names })))
     }
 }
 
@@ -59,22 +62,10 @@ fn keep_inline_constants(graph: &mut Graph, payload: &[u8]) {
     }
 }
 
-/// Constants among the named data of a program.
-struct InProgram<'p>(Program<'p>);
-
-impl Constants for InProgram<'_> {
-    fn bytes<'a>(&'a self, source: &'a Source) -> Option<&'a [u8]> {
-        match source {
-            Source::Named(key) => self.0.named_data(key),
-            Source::Bytes(bytes) => Some(bytes),
-            Source::Payload(_) => None,
-        }
-    }
-}
-
 /// A delegated part of a program.
 struct Xnnpack {
     model: Model,
+    names: Names,
 }
 
 impl Delegate for Xnnpack {
@@ -118,7 +109,7 @@ impl Delegate for Xnnpack {
             check_output(graph, id, &output).map_err(|fault| fault.at(argument))?;
             outputs.push(output);
         }
-        let constants = InProgram(call.program());
+        let constants = InProgram { program: call.program(), names: &self.names };
         let mut bytes: Vec<&mut [u8]> = outputs.iter_mut().map(produced).collect();
         let ran = self.model.run(&plan, session, call.parallel(), &constants, &inputs, &mut bytes);
         ran.map_err(|_| Fault::new(Code::Internal, "the delegate's plan does not fit its arguments"))?;
