@@ -70,6 +70,9 @@ pub trait NamedData: Send + Sync {
 
     /// An entry's type and shape, where the file states them.
     fn layout(&self, entry: u32) -> Option<ptd::TensorLayout<'_>>;
+
+    /// Says that a delegate needs an entry's bytes no longer. They must stay valid, but need not stay in memory.
+    fn release(&self, _entry: u32) {}
 }
 
 /// No external data at all.

@@ -11,7 +11,7 @@
 //! | `quantize` | which quantised nodes are computed as they are |
 //! | `plan` | which step does what a node says, and where values lie |
 //! | `steps` | the steps, by family |
-//! | `memory` | how a step gets at its inputs and outputs, disjoint parts of few blocks (the only `unsafe` here) |
+//! | `memory` | where blocks of memory come from, and how a step gets at its disjoint parts of them (the only `unsafe` here) |
 //! | `weights` | constants as numbers, and packed weights |
 #![deny(unsafe_code)]
 

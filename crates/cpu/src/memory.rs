@@ -4,9 +4,12 @@
 //! constants. A [`Slot`] is a range in one of them. An [`Io`] is all slots of one step, and it exists only if nothing
 //! that the step writes overlaps anything else that it reads or writes: [`Io::new`] is the one place where this is
 //! checked, when the plan is made. [`Memory::buffers`] then hands out slices for one step at a time.
-#![allow(unsafe_code, reason = "disjoint slices of one arena, by ranges that were checked when the plan was made")]
+#![allow(unsafe_code, reason = "disjoint slices of few blocks, by ranges that were checked when they were given out")]
+
+mod pages;
 
 use crate::weights::Known;
+pub(crate) use pages::{Aligned, Store};
 use sconce_graph::ValueId;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -145,41 +148,6 @@ impl<'m> Buffers<'m> {
     }
 }
 
-/// Bytes that start on a cache line.
-#[derive(Debug, Default)]
-pub(crate) struct Aligned {
-    words: Vec<u64>,
-    start: usize,
-    bytes: usize,
-}
-
-impl Aligned {
-    /// So many zeros; `None` if there is no such memory.
-    pub(crate) fn try_new(bytes: usize) -> Option<Self> {
-        let length = bytes.div_ceil(8).checked_add(ALIGN / 8)?;
-        let mut words = Vec::new();
-        words.try_reserve_exact(length).ok()?;
-        words.resize(length, 0u64);
-        let start = words.as_ptr().align_offset(ALIGN).min(ALIGN / 8);
-        Some(Self { words, start, bytes })
-    }
-
-    /// So many zeros, for what is no larger than the program itself.
-    pub(crate) fn new(bytes: usize) -> Self {
-        Self::try_new(bytes).unwrap_or_else(|| panic!("there is no memory for {bytes} bytes of weights"))
-    }
-
-    /// The bytes.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &sconce_kernels::view::bytes_of(&self.words[self.start..])[..self.bytes]
-    }
-
-    /// The bytes, to write.
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut sconce_kernels::view::bytes_of_mut(&mut self.words[self.start..])[..self.bytes]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,10 +179,10 @@ mod tests {
     #[test]
     fn a_step_sees_its_slices() {
         let input = [1u8, 2, 3];
-        let (inputs, mut output, mut block) = ([&input[..]], [0u8; 4], Aligned::new(100));
+        let (inputs, mut output, mut block) = ([&input[..]], [0u8; 4], Aligned::try_new(100).unwrap());
         let mut outputs = [&mut output[..]];
         let graph = Graph::default();
-        let packed = Packed::new(&graph);
+        let packed = Packed::new(&graph, &Nothing);
         let known = Known { graph: &graph, constants: &Nothing, packed: &packed };
         {
             let mut memory = Memory::new(&inputs, &mut outputs, block.bytes_mut(), known);

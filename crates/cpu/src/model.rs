@@ -57,7 +57,7 @@ impl Model {
         sconce_graph::verify(&graph).map_err(|invalid| Error(invalid.to_string()))?;
         check(&graph, constants).map_err(Error)?;
         lower(&mut graph, constants);
-        let packed = Packed::new(&graph);
+        let packed = Packed::new(&graph, constants);
         let model = Self { graph, options, packed, plans: Mutex::new(Vec::new()) };
         // What cannot be planned is said now, not in the first run.
         let bounds: Vec<Shape> = model.graph.inputs.iter().map(|&id| model.graph.ty(id).sizes()).collect();

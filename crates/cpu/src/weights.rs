@@ -1,14 +1,20 @@
 //! Constants as numbers, and packed weights.
+//!
+//! A layer's weights are packed when it first runs, straight from the program's bytes, which are then given back to the
+//! system: at no time are all weights in memory twice.
 
-use crate::memory::Aligned;
+use crate::memory::{Aligned, Store};
+use crate::steps::{Filter, elements};
 use half::{bf16, f16};
 use sconce_format::ScalarType;
 use sconce_graph::{ConstantId, Constants, Element, Graph, Quantized, Scheme, Storage, ValueId};
 use sconce_kernels::copy::{Copy, contiguous_strides, copy};
-use sconce_kernels::packed::int8::Line;
-use sconce_kernels::{Isa, Serial, view};
+use sconce_kernels::{Isa, Parallel, Serial, view};
 use std::borrow::Cow;
 use std::sync::OnceLock;
+
+/// The alignment of constants that are read where they are: that of any element.
+const WELL: usize = 16;
 
 /// Checks that every constant of a graph is there and long enough for what it stands for.
 pub(crate) fn check(graph: &Graph, constants: &dyn Constants) -> Result<(), String> {
@@ -88,13 +94,18 @@ impl<'a> Known<'a> {
         self.constants.bytes(&self.graph.constants[id.index()].source).unwrap_or_default()
     }
 
-    /// A copy of a constant value that starts on a cache line, for steps that read it as it is.
+    /// A constant value where any element can be read, for steps that take it as it is: a copy unless it lies well.
     pub(crate) fn aligned(&self, value: ValueId) -> &'a [u8] {
         let Some(id) = self.graph.as_constant(value) else { return &[] };
+        let bytes = self.bytes(id);
+        if bytes.as_ptr().addr().is_multiple_of(WELL) && self.graph.constants[id.index()].order.is_empty() {
+            return bytes;
+        }
         let copy = self.packed.constants[id.index()].get_or_init(|| {
             let bytes = self.arranged(value, id);
-            let mut copy = Aligned::new(bytes.len());
+            let mut copy = self.packed.store.take(&Serial, bytes.len());
             copy.bytes_mut().copy_from_slice(&bytes);
+            self.constants.release(&self.graph.constants[id.index()].source);
             copy
         });
         copy.bytes()
@@ -115,6 +126,23 @@ impl<'a> Known<'a> {
         let mut arranged = vec![0; shape.iter().product::<usize>() * size];
         copy(Isa::detect(), &Serial, size, &layout, bytes, &mut arranged);
         Cow::Owned(arranged)
+    }
+
+    /// The weights of a node, packed by `pack` if they are not yet. What they are packed from is then released.
+    pub(crate) fn weights(&self, node: usize, pack: impl FnOnce() -> Weights) -> &'a Weights {
+        self.packed.nodes[node].get_or_init(|| {
+            let weights = pack();
+            let constants = self.graph.nodes[node].inputs.iter().filter_map(|&input| self.graph.as_constant(input));
+            constants.for_each(|id| self.constants.release(&self.graph.constants[id.index()].source));
+            weights
+        })
+    }
+
+    /// So many elements of packed weights, which `pack` fills.
+    pub(crate) fn pack<T: view::Plain>(&self, par: &dyn Parallel, len: usize, pack: impl FnOnce(&mut [T])) -> Weights {
+        let mut packed = self.packed.store.take(par, len * size_of::<T>());
+        pack(view::view_mut(packed.bytes_mut()).unwrap_or_default());
+        Weights { packed, ..Weights::default() }
     }
 
     /// The numbers that a constant value stands for.
@@ -140,6 +168,27 @@ impl<'a> Known<'a> {
             Element::Plain(_) => Cow::Owned(Vec::new()),
             Element::Quantized(quantized) => Cow::Owned(self.dequantized(quantized, &bytes, &sizes, count)),
         }
+    }
+
+    /// The bytes of a constant value that is quantised to signed bytes.
+    pub(crate) fn signed_bytes(&self, value: ValueId) -> &'a [i8] {
+        let count = element_count(&self.graph.ty(value).sizes()).unwrap_or(0);
+        self.graph.as_constant(value).map_or(&[], |id| elements(&self.bytes(id)[..count]))
+    }
+
+    /// A constant filter of four-bit numbers as rows of `k` of them, each of which starts on a byte.
+    pub(crate) fn nibbles(&self, value: ValueId, layout: Filter, k: usize) -> Cow<'a, [u8]> {
+        let Some(id) = self.graph.as_constant(value) else { return Cow::Borrowed(&[]) };
+        let sizes = self.graph.ty(value).sizes();
+        let last = sizes.last().copied().unwrap_or(1);
+        let out = element_count(&sizes).unwrap_or(0) / k.max(1);
+        if layout == Filter::Rows && (last == k || last.is_multiple_of(2)) {
+            return Cow::Borrowed(&self.bytes(id)[..out * k.div_ceil(2)]);
+        }
+        let integers = self.stored_integers(value);
+        let weight = |row: usize, i: usize| if i < k { integers[layout.place(row * k + i, k, out)] as u8 } else { 0 };
+        let byte = |row: usize, i: usize| weight(row, i) | weight(row, i + 1) << 4;
+        (0..out).flat_map(|row| (0..k).step_by(2).map(move |i| byte(row, i))).collect()
     }
 
     /// The integers of a quantised constant value, as they are stored.
@@ -221,12 +270,8 @@ fn words<const N: usize>(bytes: &[u8], count: usize) -> impl Iterator<Item = [u8
 /// The weights of a node as its kernel takes them.
 #[derive(Debug, Default)]
 pub(crate) struct Weights {
-    /// Floats, in the order of the kernel.
-    pub(crate) floats: Aligned,
-    /// Bytes or nibbles, in the order of the kernel.
-    pub(crate) lines: Vec<Line>,
-    /// Words, in the order of the kernel.
-    pub(crate) words: Vec<i32>,
+    /// Floats, bytes, nibbles or words, in the order of the kernel.
+    pub(crate) packed: Aligned,
     /// A scale per output channel.
     pub(crate) scales: Vec<f32>,
     /// A bias per output channel, where it is not packed with the rest.
@@ -234,43 +279,112 @@ pub(crate) struct Weights {
 }
 
 impl Weights {
-    /// So many floats, which `pack` fills.
-    pub(crate) fn floats(len: usize, pack: impl FnOnce(&mut [f32])) -> Self {
-        let mut floats = Aligned::new(len * size_of::<f32>());
-        pack(view::view_mut(floats.bytes_mut()).unwrap_or_default());
-        Self { floats, ..Self::default() }
+    /// What was packed.
+    pub(crate) fn packed<T: view::Plain>(&self) -> &[T] {
+        elements(self.packed.bytes())
     }
 
     fn bytes(&self) -> usize {
-        let lists = size_of_val(&*self.lines) + size_of_val(&*self.words) + size_of_val(&*self.scales);
-        self.floats.bytes().len() + lists
+        self.packed.bytes().len() + size_of_val(&*self.scales) + self.bias.as_deref().map_or(0, size_of_val)
     }
 }
 
 /// Weights of the nodes of a graph and copies of constants, each made once, by whoever needs it first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Packed {
     nodes: Vec<OnceLock<Weights>>,
     constants: Vec<OnceLock<Aligned>>,
+    store: Store,
 }
 
 impl Packed {
     /// For the nodes and constants of a graph.
-    pub(crate) fn new(graph: &Graph) -> Self {
+    pub(crate) fn new(graph: &Graph, constants: &dyn Constants) -> Self {
         fn empty<T>(count: usize) -> Vec<OnceLock<T>> {
             std::iter::repeat_with(OnceLock::new).take(count).collect()
         }
-        Self { nodes: empty(graph.nodes.len()), constants: empty(graph.constants.len()) }
-    }
-
-    /// The weights of a node, packed by `pack` if they are not yet.
-    pub(crate) fn weights(&self, node: usize, pack: impl FnOnce() -> Weights) -> &Weights {
-        self.nodes[node].get_or_init(pack)
+        let bytes = graph.constants.iter().filter_map(|constant| constants.bytes(&constant.source));
+        let store = Store::new(bytes.fold(0, |sum, bytes| sum.saturating_add(bytes.len())));
+        Self { nodes: empty(graph.nodes.len()), constants: empty(graph.constants.len()), store }
     }
 
     /// Bytes packed so far.
     pub(crate) fn bytes(&self) -> usize {
         let constants = self.constants.iter().filter_map(OnceLock::get).map(|aligned| aligned.bytes().len());
         self.nodes.iter().filter_map(OnceLock::get).map(Weights::bytes).chain(constants).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Model, Options, Session};
+    use sconce_graph::{Source, parse};
+    use std::sync::Mutex;
+
+    /// Constants by name, and the names that were released.
+    #[derive(Default)]
+    struct Named {
+        bytes: Vec<(&'static str, Vec<u8>)>,
+        released: Mutex<Vec<String>>,
+    }
+
+    impl Constants for Named {
+        fn bytes<'a>(&'a self, source: &'a Source) -> Option<&'a [u8]> {
+            match source {
+                Source::Named(name) => self.bytes.iter().find(|(known, _)| known == name).map(|(_, bytes)| &bytes[..]),
+                Source::Bytes(bytes) => Some(bytes),
+                Source::Payload(_) | Source::Value(_) => None,
+            }
+        }
+
+        fn release(&self, source: &Source) {
+            if let Source::Named(name) = source {
+                self.released.lock().unwrap().push(name.clone());
+            }
+        }
+    }
+
+    /// Rows of the last dimension start on a byte in the file; rows of an output channel do for the kernel.
+    #[test]
+    fn nibbles_are_brought_into_rows() {
+        let text = "@0 = [0, 0, 128, 63, 0, 0, 128, 63]\n\
+                    %0: q4{axis: 0, scales: @0, zero: 8}[2, 1, 2, 3] = constant [33, 243, 84, 246, 135, 249, 186, 252]\n\
+                    %1: q4{axis: 0, scales: @0, zero: 8}[2, 1, 1, 4] = constant [33, 67, 101, 135]\n\
+                    %2: q4{axis: 1, scales: @0, zero: 8}[3, 2] = constant [33, 67, 101]\n";
+        let graph = parse(text).unwrap();
+        let (constants, packed) = (Named::default(), Packed::new(&graph, &Named::default()));
+        let known = Known { graph: &graph, constants: &constants, packed: &packed };
+        // 1 2 3 | 4 5 6 and 7 8 9 | 10 11 12, each half with an arbitrary number after it.
+        assert_eq!(*known.nibbles(ValueId(0), Filter::Rows, 6), [0x21, 0x43, 0x65, 0x87, 0xa9, 0xcb]);
+        assert_eq!(*known.nibbles(ValueId(1), Filter::Rows, 4), [0x21, 0x43, 0x65, 0x87]);
+        assert!(matches!(known.nibbles(ValueId(1), Filter::Rows, 4), Cow::Borrowed(_)));
+        // [1 2], [3 4], [5 6] are columns of 1 3 5 and 2 4 6.
+        assert_eq!(*known.nibbles(ValueId(2), Filter::Columns, 3), [0x31, 0x05, 0x42, 0x06]);
+    }
+
+    #[test]
+    fn what_was_packed_is_released_once() {
+        let text = "%0: float32[1, 2] = input\n\
+                    %1: float32[3, 2] = constant \"filter\"\n\
+                    %2: float32[3] = constant \"bias\"\n\
+                    %3: float32[1, 3] = linear %0, %1, %2 {transposed: false}\n\
+                    output %3\n";
+        let bytes = |floats: &[f32]| floats.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+        let named = vec![("filter", bytes(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])), ("bias", bytes(&[0.5, 0.25, 0.0]))];
+        let constants = Named { bytes: named, ..Named::default() };
+        let model = Model::new(parse(text).unwrap(), Options::default(), &constants).unwrap();
+        assert_eq!((model.packed_bytes(), constants.released.lock().unwrap().len()), (0, 0));
+        let plan = model.plan(&[&[1, 2]], 1).unwrap();
+        let input = [10.0f32, 100.0];
+        for _ in 0..2 {
+            let mut output = [0f32; 3];
+            let outputs = &mut [view::bytes_of_mut(&mut output)];
+            let inputs = [view::bytes_of(&input)];
+            model.run(&plan, &mut Session::default(), &Serial, &constants, &inputs, outputs).unwrap();
+            assert_eq!(output, [210.5, 430.25, 650.0]);
+        }
+        assert_eq!(*constants.released.lock().unwrap(), ["filter", "bias"]);
+        assert!(model.packed_bytes() > 0);
     }
 }

@@ -18,7 +18,7 @@ mod builder;
 mod decode;
 mod flow;
 
-use crate::engine::{InProgram, Part};
+use crate::engine::{InProgram, Names, Part};
 use builder::Builder;
 use decode::Site;
 pub use flow::Callee;
@@ -118,9 +118,9 @@ fn region(
     });
     let mut values: Vec<_> = values.collect();
     values.sort_unstable_by_key(|(value, _)| *value);
-    let constants = InProgram { program: method.program(), values };
+    let constants = InProgram { program: method.program(), names: &Names::default(), values };
     let model = Model::new(graph, options, &constants).ok()?;
     let instructions = u32::try_from(steps.start).ok()?..u32::try_from(steps.end).ok()?;
     let args = inputs.into_iter().chain(outputs).collect();
-    Some(Region { instructions, args, calls, delegate: Owned::from_box(Box::new(Part::new(model))) })
+    Some(Region { instructions, args, calls, delegate: Owned::from_box(Box::new(Part::new(model, Names::default()))) })
 }

@@ -3,19 +3,23 @@
 //! Sizes follow the inputs of each call. Values at the border lie in memory as the program says; the graph counts their
 //! dimensions from the outermost to the innermost in memory.
 
-use sconce_core::{Call, Code, Delegate, DelegateState, Fault, Owned, Program, ScalarType, Shape, Tensor, TensorMut};
+mod constants;
+
+pub(crate) use constants::{InProgram, Names};
+use sconce_core::{Call, Code, Delegate, DelegateState, Fault, Owned, ScalarType, Shape, Tensor, TensorMut};
 use sconce_cpu::{Model, Session};
-use sconce_graph::{Constants, Element, Graph, Source, Storage, ValueId};
+use sconce_graph::{Element, Graph, Source, Storage, ValueId};
 
 /// A part of a program that the engine runs.
 pub(crate) struct Part {
     model: Model,
+    names: Names,
     /// The values of the method that are constants of the graph.
     values: Vec<u32>,
 }
 
 impl Part {
-    pub(crate) fn new(model: Model) -> Self {
+    pub(crate) fn new(model: Model, names: Names) -> Self {
         let values = model.graph().constants.iter().filter_map(|constant| match constant.source {
             Source::Value(value) => Some(value),
             _ => None,
@@ -23,28 +27,7 @@ impl Part {
         let mut values: Vec<u32> = values.collect();
         values.sort_unstable();
         values.dedup();
-        Self { model, values }
-    }
-}
-
-/// Constants in a program: its named data, and values of the method that is run.
-pub(crate) struct InProgram<'p> {
-    pub(crate) program: Program<'p>,
-    /// By number, in rising order.
-    pub(crate) values: Vec<(u32, &'p [u8])>,
-}
-
-impl Constants for InProgram<'_> {
-    fn bytes<'a>(&'a self, source: &'a Source) -> Option<&'a [u8]> {
-        match source {
-            Source::Named(key) => self.program.named_data(key),
-            Source::Bytes(bytes) => Some(bytes),
-            Source::Value(value) => {
-                let place = self.values.binary_search_by_key(value, |(value, _)| *value).ok()?;
-                self.values.get(place).map(|(_, bytes)| *bytes)
-            }
-            Source::Payload(_) => None,
-        }
+        Self { model, names, values }
     }
 }
 
@@ -90,7 +73,7 @@ impl Delegate for Part {
             outputs.push(output);
         }
         let values = self.values.iter().filter_map(|&value| Some((value, call.constant_value(value)?)));
-        let constants = InProgram { program: call.program(), values: values.collect() };
+        let constants = InProgram { program: call.program(), names: &self.names, values: values.collect() };
         let is_wider = |&id: &ValueId, output: &TensorMut<'_>| border_type(graph, id) != output.dtype;
         let wider: Vec<bool> = graph.outputs.iter().zip(&outputs).map(|(id, output)| is_wider(id, output)).collect();
         let produced = outputs.iter_mut().zip(&wider).map(|(output, wider)| produced(output, *wider));

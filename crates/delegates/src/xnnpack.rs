@@ -1,11 +1,11 @@
 //! `XnnpackBackend`: payloads of the XNNPACK delegate on the CPU engine.
 //!
 //! At load the payload becomes a graph and the graph a model. Weights stay where they are, named data of the program,
-//! until a run first needs them.
+//! until a run first needs them, and leave memory once they are packed.
 
 mod import;
 
-use crate::engine::{InProgram, Part};
+use crate::engine::{InProgram, Names, Part};
 pub use import::import;
 use sconce_core::{Backend, Code, CompileSpecs, Delegate, Fault, InitContext, OptionValue, Owned, RuntimeOption};
 use sconce_cpu::{Model, Options};
@@ -43,12 +43,13 @@ impl Backend for XnnpackBackend {
         };
         let mut graph = import(processed).map_err(|error| incompatible(&error))?;
         keep_inline_constants(&mut graph, processed);
-        let constants = InProgram { program: context.program(), values: Vec::new() };
+        let names = Names::of(&graph, context.program());
+        let constants = InProgram { program: context.program(), names: &names, values: Vec::new() };
         let exact = RuntimeOption { key: "exact", value: OptionValue::Bool(true) };
         let options = self.options.unwrap_or_default();
         let options = Options { exact: options.exact || context.options().contains(&exact), ..options };
         let model = Model::new(graph, options, &constants).map_err(|error| incompatible(&error))?;
-        Ok(Owned::from_box(Box::new(Part::new(model))))
+        Ok(Owned::from_box(Box::new(Part::new(model, names))))
     }
 }
 

@@ -55,6 +55,9 @@ pub enum Source {
 pub trait Constants: Sync {
     /// The bytes, if they are there.
     fn bytes<'a>(&'a self, source: &'a Source) -> Option<&'a [u8]>;
+
+    /// Says that these bytes are not needed any more, as a rule. They must stay readable, but need not stay in memory.
+    fn release(&self, _source: &Source) {}
 }
 
 /// Where a value comes from.

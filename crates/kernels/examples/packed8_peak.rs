@@ -4,10 +4,10 @@
 //! figure is the best of many short bursts.
 //!
 //!     cargo run --release -p sconce-kernels --example packed8_peak
-use sconce_kernels::packed::Conv2d;
 use sconce_kernels::packed::int8::{
     Affine, Kind, Line, Quantization, Weights, conv2d, conv2d_dynamic, pack, pack_nibbles, packed_len, scratch_len,
 };
+use sconce_kernels::packed::{Conv2d, Filter};
 use sconce_kernels::{Isa, Parallel, Serial};
 use std::time::Instant;
 
@@ -31,7 +31,10 @@ fn layer(isa: Isa, par: &dyn Parallel, conv: &Conv2d) -> f64 {
     let [height, width] = conv.output().expect("a convolution");
     let input = vec![5; conv.batch * conv.input[0] * conv.input[1] * conv.in_channels];
     let mut packed = vec![Line::default(); packed_len(isa, conv, Kind::Bytes)];
-    pack(isa, par, conv, |i| i as i8, None, 3, &mut packed);
+    let filter: Vec<i8> = (0..conv.out_channels * conv.kernel[0] * conv.kernel[1] * conv.in_channels / conv.groups)
+        .map(|i| i as i8)
+        .collect();
+    pack(isa, par, conv, Filter::Rows(&filter), None, 3, &mut packed);
     let scale = vec![0.001; conv.out_channels];
     let quantization = Quantization { input_zero: 3, output_zero: -4, limits: (-128, 127) };
     let mut output = vec![0; conv.batch * height * width * conv.out_channels];
@@ -52,7 +55,8 @@ fn nibbles(isa: Isa, par: &dyn Parallel, (rows, k, n): (usize, usize, usize), ki
     };
     let (groups, channels) = if let Kind::Groups(_) = kind { (&scale[..], &[][..]) } else { (&[][..], &scale[..]) };
     let mut packed = vec![Line::default(); packed_len(isa, &conv, kind)];
-    pack_nibbles(isa, par, &conv, kind, |i| (i % 16) as i8 - 8, groups, &mut packed);
+    let filter: Vec<u8> = (0..n * k.div_ceil(2)).map(|i| i as u8).collect();
+    pack_nibbles(isa, par, &conv, kind, &filter, groups, &mut packed);
     let weights = Weights { packed: &packed, kind, scale: channels, bias: None };
     let mut output = vec![0.0; rows * n];
     let mut scratch = vec![0; scratch_len(isa, &conv, par.width())];

@@ -146,11 +146,11 @@ fn group_len(family: &Family, conv: &Conv2d) -> usize {
 
 /// The weights of a convolution as they come.
 #[derive(Clone, Copy, Debug)]
-pub enum Filter<'a> {
+pub enum Filter<'a, T = f32> {
     /// `[out, taps, in / groups]`
-    Rows(&'a [f32]),
+    Rows(&'a [T]),
     /// `[taps, in / groups, out]`
-    Columns(&'a [f32]),
+    Columns(&'a [T]),
 }
 
 /// Packs a filter and its bias into `packed`, whose length is [`packed_len`].
@@ -174,12 +174,13 @@ pub fn pack(isa: Isa, par: &dyn Parallel, conv: &Conv2d, filter: Filter<'_>, bia
             let columns = panel * family.nr()..n.min((panel + 1) * family.nr());
             let (first, count) = (g * n + columns.start, columns.len());
             let width = count.next_multiple_of(family.lanes);
-            if count < width || bias.is_none() {
+            if count < width {
                 out.fill(0.0);
             }
             let (head, rows) = out.split_at_mut(width);
-            if let Some(bias) = bias {
-                head[..count].copy_from_slice(&bias[first..][..count]);
+            match bias {
+                Some(bias) => head[..count].copy_from_slice(&bias[first..][..count]),
+                None => head.fill(0.0),
             }
             match filter {
                 Filter::Rows(weights) => transpose(isa, (count, k), (&weights[first * k..], k), (rows, width)),

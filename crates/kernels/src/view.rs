@@ -6,7 +6,7 @@
 #![allow(unsafe_code, reason = "typed views of bytes")]
 
 use crate::element::{Bool, Complex};
-use crate::packed::int8::Affine;
+use crate::packed::int8::{Affine, Line};
 use half::{bf16, f16};
 
 /// A type without padding for which every bit pattern is a value.
@@ -22,7 +22,7 @@ macro_rules! plain {
         unsafe impl Plain for $t {}
     )*};
 }
-plain!(u8, i8, u16, i16, u32, i32, u64, i64, u128, f32, f64, f16, bf16, Bool, Complex<f32>, Complex<f64>, Affine);
+plain!(u8, i8, u16, i16, u32, i32, u64, i64, u128, f32, f64, f16, bf16, Bool, Complex<f32>, Complex<f64>, Affine, Line);
 
 /// The bytes as elements, or `None` if the length or the alignment does not fit.
 pub fn view<T: Plain>(bytes: &[u8]) -> Option<&[T]> {

@@ -64,4 +64,11 @@ impl NamedData for External {
         let (file, _, index) = self.entry(entry)?;
         file.layout(index)
     }
+
+    fn release(&self, entry: u32) {
+        if let Some((file, bytes, index)) = self.entry(entry) {
+            let range = file.range(index);
+            bytes.release(range.start, range.end.saturating_sub(range.start));
+        }
+    }
 }

@@ -4,7 +4,12 @@ use crate::buffer::Buffer;
 use sconce_core::{DataLoader, Part};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
+
+/// Bytes of a file that are read ahead: asking for more takes long itself.
+#[cfg(unix)]
+const MOST_AHEAD: usize = 512 << 20;
 
 /// A whole file in memory, mapped or copied.
 pub(crate) enum FileBytes {
@@ -21,7 +26,11 @@ impl FileBytes {
         }
         // SAFETY: sound as long as nobody changes or shortens the file while it is mapped, which the documentation of
         // `Module::load` asks for; `Options::copy` is for callers who cannot promise it.
-        Ok(Self::Mapped(unsafe { memmap2::Mmap::map(&file)? }))
+        let map = unsafe { memmap2::Mmap::map(&file)? };
+        // A wish: reading starts now and goes on while the program is checked and planned.
+        #[cfg(unix)]
+        let _ = map.advise_range(memmap2::Advice::WillNeed, 0, map.len().min(MOST_AHEAD));
+        Ok(Self::Mapped(map))
     }
 
     /// Reads a file.
@@ -51,5 +60,54 @@ impl DataLoader for FileBytes {
         let start = usize::try_from(offset).ok()?;
         let end = start.checked_add(usize::try_from(len).ok()?)?;
         self.bytes().get(start..end)
+    }
+
+    fn release(&self, offset: u64, len: u64) {
+        let Self::Mapped(map) = self else { return };
+        let Some(pages) = whole_pages(offset, len, map.len()) else { return };
+        #[cfg(unix)]
+        // SAFETY: the map is only read, and comes from a file that does not change: what is read of these pages after this
+        // is what was there before. Others may read them meanwhile.
+        let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, pages.start, pages.len()) };
+        #[cfg(not(unix))]
+        let _ = pages;
+    }
+}
+
+/// The whole pages of a range of a file. Pages may be larger, which makes the range less whole, but no less right.
+fn whole_pages(offset: u64, len: u64, size: usize) -> Option<Range<usize>> {
+    const PAGE: usize = 4096;
+    let (start, end) = (usize::try_from(offset).ok()?, usize::try_from(offset.checked_add(len)?).ok()?);
+    let (start, end) = (start.checked_next_multiple_of(PAGE)?, end.min(size) / PAGE * PAGE);
+    (start < end).then_some(start..end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_pages_inside_the_file_are_released() {
+        assert_eq!(whole_pages(0, 4096, 10_000), Some(0..4096));
+        assert_eq!(whole_pages(1, 8192, 10_000), Some(4096..8192));
+        assert_eq!(whole_pages(1, 4096, 10_000), None);
+        assert_eq!(whole_pages(4096, u64::MAX, 10_000), None);
+        assert_eq!(whole_pages(4096, 1 << 40, 10_000), Some(4096..8192));
+        assert_eq!(whole_pages(1 << 40, 4096, 10_000), None);
+    }
+
+    #[test]
+    fn released_bytes_are_still_there() {
+        let path = std::env::temp_dir().join(format!("sconce-release-{}", std::process::id()));
+        let content: Vec<u8> = (0..50_000u32).map(|i| (i % 251) as u8).collect();
+        std::fs::write(&path, &content).unwrap();
+        let file = FileBytes::map(&path).unwrap();
+        assert_eq!(file.bytes(), content);
+        for (offset, len) in [(0, 50_000), (5000, 20_000), (49_999, 1), (60_000, 5), (0, u64::MAX)] {
+            file.release(offset, len);
+            assert_eq!(file.bytes(), content);
+        }
+        drop(file);
+        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -22,7 +22,7 @@ pub(crate) enum Filter {
 
 impl Filter {
     /// The place of weight `index`, counted in `[out, taps, in]` with `k` weights per output channel.
-    pub(super) fn place(self, index: usize, k: usize, out: usize) -> usize {
+    pub(crate) fn place(self, index: usize, k: usize, out: usize) -> usize {
         match self {
             Self::Rows => index,
             Self::Columns => index % k * out + index / k,
@@ -84,7 +84,7 @@ pub(crate) struct Convolution {
 impl Convolution {
     fn pack(&self, context: &Context<'_>) -> Weights {
         let conv = &self.conv;
-        Weights::floats(packed_len(context.isa, conv), |floats| {
+        context.known.pack(context.par, packed_len(context.isa, conv), |floats| {
             let filter = self.parameters.filter(&context.known, self.layout);
             let bias = self.parameters.bias(&context.known);
             let filter = match self.layout {
@@ -98,11 +98,10 @@ impl Convolution {
 
 impl Step for Convolution {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
-        let weights = context.known.packed.weights(self.node, || self.pack(context));
-        let packed = elements(weights.floats.bytes());
+        let weights = context.known.weights(self.node, || self.pack(context));
         let then = Following::new(&self.after, &buffers);
         let input = elements(buffers.read(0));
-        conv2d(context.isa, context.par, &self.conv, input, packed, &then, elements_mut(buffers.output));
+        conv2d(context.isa, context.par, &self.conv, input, weights.packed(), &then, elements_mut(buffers.output));
     }
 
     fn describe(&self) -> String {
@@ -145,12 +144,12 @@ impl Rows for Convolution {
     }
 
     fn prepare(&self, context: &Context<'_>) {
-        context.known.packed.weights(self.node, || self.pack(context));
+        context.known.weights(self.node, || self.pack(context));
     }
 
     fn run_rows(&self, context: &Context<'_>, part: Part<'_>, then: &[Then<'_>], output: &mut [u8]) {
-        let weights = context.known.packed.weights(self.node, || self.pack(context));
-        let (conv, packed) = (partly(&self.conv, &part), elements(weights.floats.bytes()));
+        let weights = context.known.weights(self.node, || self.pack(context));
+        let (conv, packed) = (partly(&self.conv, &part), weights.packed());
         conv2d(context.isa, context.par, &conv, elements(part.input), packed, then, elements_mut(output));
     }
 }
@@ -173,7 +172,7 @@ impl Winograd {
     fn pack(&self, context: &Context<'_>) -> Weights {
         let length = winograd::packed_len(context.isa, &self.conv, self.output);
         let bias = self.parameters.bias(&context.known).map(Cow::into_owned);
-        let packed = Weights::floats(length, |floats| {
+        let packed = context.known.pack(context.par, length, |floats| {
             let filter = self.parameters.filter(&context.known, Filter::Rows);
             winograd::pack(context.isa, context.par, &self.conv, self.output, &filter, floats);
         });
@@ -183,9 +182,9 @@ impl Winograd {
 
 impl Step for Winograd {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
-        let weights = context.known.packed.weights(self.node, || self.pack(context));
+        let weights = context.known.weights(self.node, || self.pack(context));
         let then = Following::new(&self.after, &buffers);
-        let (input, packed) = (elements(buffers.read(0)), elements(weights.floats.bytes()));
+        let (input, packed) = (elements(buffers.read(0)), weights.packed());
         let (scratch, output) = (elements_mut(buffers.scratch), elements_mut(buffers.output));
         let (isa, par, bias) = (context.isa, context.par, weights.bias.as_deref());
         winograd::winograd(isa, par, &self.conv, self.output, input, packed, bias, &then, scratch, output);
@@ -208,14 +207,14 @@ pub(crate) struct DepthwiseConvolution {
 impl DepthwiseConvolution {
     fn weights<'a>(&self, context: &Context<'a>) -> &'a [f32] {
         let Depthwise { channels, kernel, .. } = self.geometry;
-        let weights = context.known.packed.weights(self.node, || {
-            Weights::floats(depthwise::packed_len(channels, kernel), |packed| {
+        let weights = context.known.weights(self.node, || {
+            context.known.pack(context.par, depthwise::packed_len(channels, kernel), |packed| {
                 let filter = self.parameters.filter(&context.known, Filter::Columns);
                 let bias = self.parameters.bias(&context.known);
                 depthwise::pack(channels, kernel, &filter, bias.as_deref(), packed);
             })
         });
-        elements(weights.floats.bytes())
+        weights.packed()
     }
 }
 

@@ -8,8 +8,8 @@ use sconce_graph::ValueId;
 use sconce_kernels::Isa;
 use sconce_kernels::depthwise::{self, Depthwise};
 use sconce_kernels::epilogue::Then;
-use sconce_kernels::packed::Conv2d;
-use sconce_kernels::packed::int8::{self, Kind, Line, Quantization};
+use sconce_kernels::packed::int8::{self, Kind, Quantization};
+use sconce_kernels::packed::{self, Conv2d};
 
 /// Bytes in, bytes out, with scales that are known.
 pub(crate) struct ConvolutionInt8 {
@@ -23,9 +23,13 @@ pub(crate) struct ConvolutionInt8 {
     pub(crate) ratio: f32,
 }
 
-/// A filter's bytes.
-fn bytes(context: &Context<'_>, filter: ValueId) -> Vec<i8> {
-    context.known.stored_integers(filter).into_iter().map(|weight| weight as i8).collect()
+/// A filter's bytes, as the kernel takes them.
+fn bytes<'a>(context: &Context<'a>, filter: ValueId, layout: Filter) -> packed::Filter<'a, i8> {
+    let bytes = context.known.signed_bytes(filter);
+    match layout {
+        Filter::Rows => packed::Filter::Rows(bytes),
+        Filter::Columns => packed::Filter::Columns(bytes),
+    }
 }
 
 /// The factor from sums to steps of the output, per channel.
@@ -36,14 +40,14 @@ fn factors(context: &Context<'_>, filter: ValueId, channels: usize, ratio: f32) 
 impl ConvolutionInt8 {
     fn pack(&self, context: &Context<'_>) -> Weights {
         let (isa, conv) = (context.isa, &self.conv);
-        let filter = bytes(context, self.filter);
+        let filter = bytes(context, self.filter, self.layout);
         let bias = self.bias.map(|bias| context.known.stored_integers(bias));
-        let mut lines = vec![Line::default(); int8::packed_len(isa, conv, Kind::Bytes)];
-        let weight = |index: usize| filter[self.layout.place(index, taps(conv), conv.out_channels)];
         let zero = self.quantization.input_zero;
-        int8::pack(isa, context.par, conv, weight, bias.as_deref(), zero, &mut lines);
+        let packed = context.known.pack(context.par, int8::packed_len(isa, conv, Kind::Bytes), |lines| {
+            int8::pack(isa, context.par, conv, filter, bias.as_deref(), zero, lines);
+        });
         let scales = factors(context, self.filter, conv.out_channels, self.ratio);
-        Weights { lines, scales, ..Weights::default() }
+        Weights { scales, ..packed }
     }
 }
 
@@ -54,8 +58,8 @@ fn taps(conv: &Conv2d) -> usize {
 
 impl Step for ConvolutionInt8 {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
-        let weights = context.known.packed.weights(self.node, || self.pack(context));
-        let (input, packed) = (elements(buffers.read(0)), (&*weights.lines, &*weights.scales));
+        let weights = context.known.weights(self.node, || self.pack(context));
+        let (input, packed) = (elements(buffers.read(0)), (weights.packed(), &*weights.scales));
         let (output, scratch) = (elements_mut(buffers.output), buffers.scratch);
         int8::conv2d(context.isa, context.par, &self.conv, &self.quantization, input, packed, output, scratch);
     }
@@ -79,13 +83,13 @@ impl Rows for ConvolutionInt8 {
     }
 
     fn prepare(&self, context: &Context<'_>) {
-        context.known.packed.weights(self.node, || self.pack(context));
+        context.known.weights(self.node, || self.pack(context));
     }
 
     fn run_rows(&self, context: &Context<'_>, part: Part<'_>, _: &[Then<'_>], output: &mut [u8]) {
-        let weights = context.known.packed.weights(self.node, || self.pack(context));
+        let weights = context.known.weights(self.node, || self.pack(context));
         let (isa, par, conv) = (context.isa, context.par, partly(&self.conv, &part));
-        let (input, packed) = (elements(part.input), (&*weights.lines, &*weights.scales));
+        let (input, packed) = (elements(part.input), (weights.packed(), &*weights.scales));
         let scratch = &mut part.scratch[..int8::scratch_len(isa, &conv, 1)];
         int8::conv2d(isa, par, &conv, &self.quantization, input, packed, elements_mut(output), scratch);
     }
@@ -105,16 +109,16 @@ pub(crate) struct DepthwiseInt8 {
 impl DepthwiseInt8 {
     fn weights<'a>(&self, context: &Context<'a>) -> &'a [i32] {
         let (isa, geometry) = (context.isa, &self.geometry);
-        let weights = context.known.packed.weights(self.node, || {
-            let filter = bytes(context, self.filter);
+        let weights = context.known.weights(self.node, || {
+            let filter = context.known.signed_bytes(self.filter);
             let bias = self.bias.map(|bias| context.known.stored_integers(bias));
             let scale = factors(context, self.filter, geometry.channels, self.ratio);
-            let mut words = vec![0; depthwise::int8::packed_len(isa, geometry)];
-            let weights = depthwise::int8::Weights { weights: &filter, bias: bias.as_deref(), scale: &scale };
-            depthwise::int8::pack(isa, geometry, weights, self.quantization.input_zero, &mut words);
-            Weights { words, ..Weights::default() }
+            let weights = depthwise::int8::Weights { weights: filter, bias: bias.as_deref(), scale: &scale };
+            context.known.pack(context.par, depthwise::int8::packed_len(isa, geometry), |words| {
+                depthwise::int8::pack(isa, geometry, weights, self.quantization.input_zero, words);
+            })
         });
-        &weights.words
+        weights.packed()
     }
 }
 
@@ -167,35 +171,29 @@ pub(crate) struct ConvolutionDynamic {
 impl ConvolutionDynamic {
     fn pack(&self, context: &Context<'_>) -> Weights {
         let (isa, par, conv) = (context.isa, context.par, &self.conv);
-        let filter = context.known.stored_integers(self.filter);
-        // Four-bit weights are stored with 8 added.
-        let zero = if self.kind == Kind::Bytes { 0 } else { 8 };
-        let weight = |index: usize| (filter[self.layout.place(index, taps(conv), conv.out_channels)] - zero) as i8;
-        let mut lines = vec![Line::default(); int8::packed_len(isa, conv, self.kind)];
-        let mut scales = context.known.channel_scales(self.filter, conv.out_channels);
-        match self.kind {
-            Kind::Bytes => int8::pack(isa, par, conv, weight, None, 0, &mut lines),
-            Kind::Nibbles => int8::pack_nibbles(isa, par, conv, self.kind, weight, &[], &mut lines),
-            Kind::Groups(_) => {
-                let groups = context.known.group_scales(self.filter);
-                int8::pack_nibbles(isa, par, conv, self.kind, weight, &groups, &mut lines);
-                scales.clear();
+        let known = &context.known;
+        let packed = known.pack(par, int8::packed_len(isa, conv, self.kind), |lines| match self.kind {
+            Kind::Bytes => int8::pack(isa, par, conv, bytes(context, self.filter, self.layout), None, 0, lines),
+            Kind::Nibbles | Kind::Groups(_) => {
+                let filter = known.nibbles(self.filter, self.layout, taps(conv));
+                int8::pack_nibbles(isa, par, conv, self.kind, &filter, &known.group_scales(self.filter), lines);
             }
-        }
-        let bias = self.bias.map(|bias| context.known.numbers(bias).into_owned());
-        Weights { lines, scales, bias, ..Weights::default() }
+        });
+        let scales = known.channel_scales(self.filter, conv.out_channels);
+        let bias = self.bias.map(|bias| known.numbers(bias).into_owned());
+        Weights { scales, bias, ..packed }
     }
 }
 
 impl Step for ConvolutionDynamic {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
-        let weights = context.known.packed.weights(self.node, || self.pack(context));
+        let weights = context.known.weights(self.node, || self.pack(context));
         let then = Following::new(&self.after, &buffers);
         let (heads, bytes) = buffers.read(0).split_at(self.rows * ROW_HEAD);
         let input = (elements(bytes), elements(heads));
         let (output, scratch) = (elements_mut(buffers.output), buffers.scratch);
-        let Weights { lines, scales, bias, .. } = weights;
-        let weights = int8::Weights { packed: lines, kind: self.kind, scale: scales, bias: bias.as_deref() };
+        let Weights { scales, bias, .. } = weights;
+        let weights = int8::Weights { packed: weights.packed(), kind: self.kind, scale: scales, bias: bias.as_deref() };
         int8::conv2d_dynamic(context.isa, context.par, &self.conv, input, weights, &then, output, scratch);
     }
 

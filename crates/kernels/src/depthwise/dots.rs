@@ -75,25 +75,33 @@ fn channel_of(word: usize, width: usize) -> usize {
 }
 
 pub(super) fn pack(g: &Depthwise, from: Weights<'_>, input_zero: i8, packed: &mut [i32]) {
-    let (rows, offset) = (rows_at_once(g), i32::from(input_zero) + OFFSET);
     let mut rest = packed;
     for first in (0..g.channels).step_by(WIDEST) {
-        let width = block_width(g, first);
-        let (block, after) = core::mem::take(&mut rest).split_at_mut(width * words(g));
+        let (block, after) = core::mem::take(&mut rest).split_at_mut(block_width(g, first) * words(g));
         rest = after;
-        block.fill(0);
-        for word in 0..width {
-            let channel = first + channel_of(word, width);
-            if channel >= g.channels {
-                continue;
-            }
-            let weight = |ky: usize, kx: usize| from.weights[(ky * g.kernel[1] + kx) * g.channels + channel];
-            for (ky, kx) in (0..g.kernel[0]).flat_map(|ky| (0..g.kernel[1]).map(move |kx| (ky, kx))) {
-                let at = (2 + ky / rows * g.kernel[1] + kx) * width + word;
-                block[at] |= i32::from(weight(ky, kx).cast_unsigned()) << (ky % rows * 8);
-            }
-            block[word] = from.bias_without(g, channel, offset);
-            block[width + word] = from.scale[channel].to_bits().cast_signed();
+        pack_block(g, from, input_zero, first, block);
+    }
+}
+
+fn pack_block(g: &Depthwise, from: Weights<'_>, input_zero: i8, first: usize, block: &mut [i32]) {
+    let (rows, width) = (rows_at_once(g), block_width(g, first));
+    let count = width.min(g.channels - first);
+    let mut biases = [0; WIDEST];
+    from.biases_without(g, first, i32::from(input_zero) + OFFSET, &mut biases[..count]);
+    let mut channel = [0; WIDEST];
+    channel.iter_mut().take(width).enumerate().for_each(|(word, channel)| *channel = channel_of(word, width));
+    let there = || channel[..width].iter().enumerate().filter(|(_, channel)| **channel < count);
+    block.fill(0);
+    for (word, &channel) in there() {
+        block[word] = biases[channel];
+        block[width + word] = from.scale[first + channel].to_bits().cast_signed();
+    }
+    for (tap, weights) in from.weights.chunks_exact(g.channels).enumerate() {
+        let (ky, kx) = (tap / g.kernel[1], tap % g.kernel[1]);
+        let to = &mut block[(2 + ky / rows * g.kernel[1] + kx) * width..][..width];
+        let weights = &weights[first..][..count];
+        for (word, &channel) in there() {
+            to[word] |= i32::from(weights[channel].cast_unsigned()) << (ky % rows * 8);
         }
     }
 }

@@ -41,10 +41,17 @@ pub struct Weights<'a> {
 }
 
 impl Weights<'_> {
-    /// The bias of a channel less what its taps add when each sees `offset` more than it should.
-    pub(super) fn bias_without(&self, g: &Depthwise, channel: usize, offset: i32) -> i32 {
-        let total: i32 = self.weights[channel..].iter().step_by(g.channels).map(|&weight| i32::from(weight)).sum();
-        self.bias.map_or(0, |bias| bias[channel]).wrapping_sub(total.wrapping_mul(offset))
+    /// Writes the biases of the channels from `first` on, less what their taps add when each sees `offset` more than it
+    /// should.
+    pub(super) fn biases_without(&self, g: &Depthwise, first: usize, offset: i32, biases: &mut [i32]) {
+        let channels = first..first + biases.len();
+        biases.fill(0);
+        for row in self.weights.chunks_exact(g.channels.max(1)) {
+            biases.iter_mut().zip(&row[channels.clone()]).for_each(|(total, weight)| *total += i32::from(*weight));
+        }
+        for (to, channel) in biases.iter_mut().zip(channels) {
+            *to = self.bias.map_or(0, |bias| bias[channel]).wrapping_sub(to.wrapping_mul(offset));
+        }
     }
 
     fn check(&self, g: &Depthwise) {
@@ -98,9 +105,7 @@ pub fn pack(isa: Isa, geometry: &Depthwise, weights: Weights<'_>, input_zero: i8
 fn pack_rows(g: &Depthwise, from: Weights<'_>, input_zero: i8, packed: &mut [i32]) {
     let (head, weights) = packed.split_at_mut(2 * g.channels);
     let (biases, scales) = head.split_at_mut(g.channels);
-    for (channel, bias) in biases.iter_mut().enumerate() {
-        *bias = from.bias_without(g, channel, input_zero.into());
-    }
+    from.biases_without(g, 0, input_zero.into(), biases);
     for (to, scale) in scales.iter_mut().zip(from.scale) {
         *to = scale.to_bits().cast_signed();
     }

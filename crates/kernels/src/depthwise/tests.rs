@@ -216,3 +216,24 @@ fn bytes_around_blocks() {
         }
     }
 }
+
+#[test]
+fn packed_floats_lie_in_blocks_of_sixteen() {
+    for (channels, kernel) in [(1, [1, 1]), (15, [3, 3]), (16, [1, 5]), (17, [3, 3]), (50, [2, 7])] {
+        let (taps, mut random) = (kernel[0] * kernel[1], Random::new(9));
+        let (weights, bias) = (random.floats(taps * channels), random.floats(channels));
+        for bias in [None, Some(&bias[..])] {
+            let mut packed = vec![f32::NAN; packed_len(channels, kernel)];
+            pack(channels, kernel, &weights, bias, &mut packed);
+            for (place, &found) in packed.iter().enumerate() {
+                let (row, channel) = (place / 16 % (taps + 1), place / (16 * (taps + 1)) * 16 + place % 16);
+                let expected = match (channel < channels, row) {
+                    (false, _) => 0.0,
+                    (true, 0) => bias.map_or(0.0, |bias| bias[channel]),
+                    (true, row) => weights[(row - 1) * channels + channel],
+                };
+                assert_eq!(found, expected, "element {place} of {channels} channels, {kernel:?}");
+            }
+        }
+    }
+}

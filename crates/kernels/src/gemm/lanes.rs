@@ -182,29 +182,6 @@ mod x86 {
         }
     }
 
-    /// For the transpose's stage of distance `s`: which lanes of a pair of rows make the new upper and lower row.
-    const fn exchange(s: i32, lower: bool) -> [i32; 16] {
-        let mut lanes = [0; 16];
-        let mut l = 0;
-        while l < 16 {
-            lanes[l as usize] = match (l & s == 0, lower) {
-                (true, false) => l,
-                (true, true) => l + s,
-                (false, false) => 16 + l - s,
-                (false, true) => 16 + l,
-            };
-            l += 1;
-        }
-        lanes
-    }
-
-    static STAGES: [[[i32; 16]; 2]; 4] = [
-        [exchange(1, false), exchange(1, true)],
-        [exchange(2, false), exchange(2, true)],
-        [exchange(4, false), exchange(4, true)],
-        [exchange(8, false), exchange(8, true)],
-    ];
-
     impl Lanes for Avx512 {
         type V = __m512;
         const LANES: usize = 16;
@@ -263,18 +240,30 @@ mod x86 {
         unsafe fn transpose(from: *const f32, stride: usize, to: *mut f32, step: usize) {
             // SAFETY: AVX-512; both blocks are 16 x 16 by the contract.
             unsafe {
-                let mut row: [__m512; 16] = core::array::from_fn(|i| _mm512_loadu_ps(from.add(i * stride)));
-                for (stage, lanes) in STAGES.iter().enumerate() {
-                    let upper = _mm512_loadu_si512(lanes[0].as_ptr().cast());
-                    let lower = _mm512_loadu_si512(lanes[1].as_ptr().cast());
-                    for i in (0..16).filter(|i| i & (1 << stage) == 0) {
-                        let (a, b) = (row[i], row[i | 1 << stage]);
-                        row[i] = _mm512_permutex2var_ps(a, upper, b);
-                        row[i | 1 << stage] = _mm512_permutex2var_ps(a, lower, b);
+                let row: [__m512; 16] = core::array::from_fn(|i| _mm512_loadu_ps(from.add(i * stride)));
+                // Neighbouring rows interleaved, then pairs of rows: each vector holds a quarter of four columns.
+                let pair: [__m512; 16] = core::array::from_fn(|i| match i % 2 {
+                    0 => _mm512_unpacklo_ps(row[i], row[i + 1]),
+                    _ => _mm512_unpackhi_ps(row[i - 1], row[i]),
+                });
+                let quad: [__m512; 16] = core::array::from_fn(|i| {
+                    let at = i / 4 * 4 + i % 4 / 2;
+                    match i % 2 {
+                        0 => _mm512_shuffle_ps::<0x44>(pair[at], pair[at + 2]),
+                        _ => _mm512_shuffle_ps::<0xee>(pair[at], pair[at + 2]),
                     }
-                }
-                for (i, v) in row.into_iter().enumerate() {
-                    _mm512_storeu_ps(to.add(i * step), v);
+                });
+                // Then quarters change places: those of eight rows, then those of all.
+                let half: [__m512; 16] = core::array::from_fn(|i| {
+                    let at = i / 8 * 8 + i % 4;
+                    match i % 8 / 4 {
+                        0 => _mm512_shuffle_f32x4::<0x88>(quad[at], quad[at + 4]),
+                        _ => _mm512_shuffle_f32x4::<0xdd>(quad[at], quad[at + 4]),
+                    }
+                });
+                for i in 0..8 {
+                    _mm512_storeu_ps(to.add(i * step), _mm512_shuffle_f32x4::<0x88>(half[i], half[i + 8]));
+                    _mm512_storeu_ps(to.add((i + 8) * step), _mm512_shuffle_f32x4::<0xdd>(half[i], half[i + 8]));
                 }
             }
         }

@@ -24,6 +24,7 @@
 mod dots;
 mod dynamic;
 mod layout;
+mod pack;
 mod requantize;
 mod strip;
 #[cfg(test)]
@@ -32,9 +33,10 @@ mod tile;
 
 pub use crate::depthwise::int8::Quantization;
 pub use dynamic::{Affine, Weights, conv2d_dynamic, quantize_rows};
-pub use layout::{Kind, pack, pack_nibbles, packed_len, scratch_len};
+pub use layout::{Kind, packed_len, scratch_len};
+pub use pack::{pack, pack_nibbles};
 
-use super::{Conv2d, NEAR, WORTH_THREADS, cuts};
+use super::{Conv2d, Filter, NEAR, WORTH_THREADS, cuts};
 use crate::isa::Isa;
 use crate::math::ROUND;
 use crate::split::{self, Block, Slots};

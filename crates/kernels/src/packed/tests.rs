@@ -93,3 +93,34 @@ fn large_products_split_between_threads() {
     check(&Conv2d::linear(61, 40, 200));
     check(&Conv2d::linear(2, 300, 700));
 }
+
+#[test]
+fn packed_floats_lie_in_panels() {
+    let grouped = Conv2d { kernel: [2, 3], groups: 3, ..Conv2d::linear(1, 15, 21) };
+    let linear = [(1, 1), (5, 17), (16, 48), (33, 100), (40, 130)].map(|(k, n)| Conv2d::linear(1, k, n));
+    for conv in linear.into_iter().chain([grouped]) {
+        let mut random = Random::new(4);
+        let (n, k) = (conv.group_out(), conv.taps() * conv.group_in());
+        let (filter, bias) = (random.floats(conv.out_channels * k), random.floats(conv.out_channels));
+        for (isa, bias) in Isa::available().flat_map(|isa| [(isa, None), (isa, Some(&bias[..]))]) {
+            let family = Family::of(isa, n);
+            let (lanes, nr) = (family.lanes, family.nr());
+            let mut packed = vec![f32::NAN; packed_len(isa, &conv)];
+            pack(isa, &pool(), &conv, Filter::Rows(&filter), bias, &mut packed);
+            let mut expected = Vec::new();
+            for (group, first) in (0..conv.groups).flat_map(|group| (0..n).step_by(nr).map(move |n| (group, n))) {
+                let width = (n - first).next_multiple_of(lanes).min(nr);
+                for (row, column) in (0..k + 1).flat_map(|row| (first..first + width).map(move |n| (row, n))) {
+                    let channel = group * n + column;
+                    expected.push(match (column < n, row) {
+                        (false, _) => 0.0,
+                        (true, 0) => bias.map_or(0.0, |bias| bias[channel]),
+                        (true, row) => filter[channel * k + row - 1],
+                    });
+                }
+            }
+            expected.resize(packed.len(), 0.0);
+            assert_eq!(packed, expected, "{isa:?} {conv:?}");
+        }
+    }
+}

@@ -56,7 +56,7 @@ fn check(pool: &dyn Parallel, conv: &Conv2d) {
             .collect();
         for isa in Isa::available() {
             let mut packed = vec![Line::default(); packed_len(isa, conv, Kind::Bytes)];
-            pack(isa, pool, conv, |i| filter[i], Some(&bias), input_zero, &mut packed);
+            pack(isa, pool, conv, Filter::Rows(&filter), Some(&bias), input_zero, &mut packed);
             let mut scratch = vec![0; scratch_len(isa, conv, 3)];
             for par in [&Serial as &dyn Parallel, pool] {
                 let mut output = vec![77; sums.len()];
@@ -186,10 +186,13 @@ fn check_dynamic(pool: &dyn Parallel, conv: &Conv2d, kind: Kind, affine: usize) 
         let mut packed = vec![Line::default(); packed_len(isa, conv, kind)];
         let grouped = matches!(kind, Kind::Groups(_));
         match kind {
-            Kind::Bytes => pack(isa, pool, conv, |i| filter[i], None, 0, &mut packed),
+            Kind::Bytes => pack(isa, pool, conv, Filter::Rows(&filter), None, 0, &mut packed),
             _ => {
                 let scales: &[f32] = if grouped { &scale } else { &[] };
-                pack_nibbles(isa, pool, conv, kind, |i| filter[i], scales, &mut packed);
+                let half = |weight: &i8| (weight + 8).cast_unsigned();
+                let byte = |two: &[i8]| half(&two[0]) | two.get(1).map_or(0, half) << 4;
+                let stored: Vec<u8> = filter.chunks(k).flat_map(|row| row.chunks(2).map(byte)).collect();
+                pack_nibbles(isa, pool, conv, kind, &stored, scales, &mut packed);
             }
         }
         let weights = Weights { packed: &packed, kind, scale: if grouped { &[] } else { &scale }, bias: Some(&bias) };

@@ -1,0 +1,184 @@
+//! Zeroed memory for weights and arenas.
+//!
+//! A program's weights are most of its memory, and on the way to the first output much of the time goes to having that
+//! memory at all: the system clears it page by page, as each is first touched, and every touch is an interruption. So
+//! larger blocks are mapped, which leaves them untouched until they are filled, and the pages of what is about to be
+//! filled are asked for together, where the system can do that.
+//!
+//! Weights of all layers are cut from few such blocks. Reserving costs nothing: what of a block is not used is never
+//! touched.
+
+use super::ALIGN;
+use memmap2::{MmapMut, MmapOptions};
+use sconce_parallel::{Parallel, Serial};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Blocks of less than this come from the heap.
+const WORTH_MAPPING: usize = 256 * 1024;
+/// The most that is reserved beyond what is asked for, and that an arena is filled with at once.
+const MOST_RESERVED: usize = 64 << 20;
+/// Bytes of pages that are asked for together: whole pages, whatever their size.
+const TOGETHER: usize = 1 << 20;
+/// The least size of a page.
+#[cfg(target_os = "linux")]
+const PAGE: usize = 4096;
+
+/// A block of memory, cut into parts that do not overlap.
+#[derive(Debug)]
+struct Region {
+    start: *mut u8,
+    bytes: usize,
+    held: Held,
+}
+
+/// What keeps a block.
+#[derive(Debug)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "held until the block is dropped"))]
+enum Held {
+    Mapped(MmapMut),
+    #[cfg_attr(target_os = "linux", expect(dead_code, reason = "held until the block is dropped"))]
+    Words(Vec<u64>),
+}
+
+// SAFETY: a region only carries the address; each part is touched through the one `Aligned` it was given to.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// A block that is mapped; `None` where there is no such thing.
+    fn mapped(bytes: usize) -> Option<Self> {
+        let mut map = MmapOptions::new().len(bytes).no_reserve_swap().map_anon().ok()?;
+        let start = map.as_mut_ptr();
+        Some(Self { start, bytes, held: Held::Mapped(map) })
+    }
+
+    /// A block of the heap.
+    fn plain(bytes: usize) -> Option<Self> {
+        let length = bytes.div_ceil(8).checked_add(ALIGN / 8)?;
+        let mut words = Vec::new();
+        words.try_reserve_exact(length).ok()?;
+        words.resize(length, 0u64);
+        let start = words.as_mut_ptr();
+        let start = start.wrapping_add(start.align_offset(ALIGN).min(ALIGN / 8)).cast();
+        Some(Self { start, bytes, held: Held::Words(words) })
+    }
+
+    /// Asks for the pages of a part that is about to be filled. A wish: they come anyway when they are touched.
+    #[cfg(target_os = "linux")]
+    fn expect(&self, par: &dyn Parallel, part: Range<usize>) {
+        let Held::Mapped(map) = &self.held else { return };
+        // Neighbouring parts share a page; that of the start is there already, or comes with the first byte.
+        let part = part.start.next_multiple_of(PAGE)..part.end;
+        par.run(part.len().div_ceil(TOGETHER), &|index| {
+            let start = part.start + index * TOGETHER;
+            let _ = map.advise_range(memmap2::Advice::PopulateWrite, start, TOGETHER.min(part.end - start));
+        });
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn expect(&self, _: &dyn Parallel, _: Range<usize>) {}
+}
+
+/// Bytes that start on a cache line.
+#[derive(Debug, Default)]
+pub(crate) struct Aligned {
+    region: Option<Arc<Region>>,
+    start: usize,
+    bytes: usize,
+}
+
+impl Aligned {
+    /// So many zeros; `None` if there is no such memory.
+    pub(crate) fn try_new(bytes: usize) -> Option<Self> {
+        let mapped = if bytes < WORTH_MAPPING { None } else { Region::mapped(bytes) };
+        let region = mapped.or_else(|| Region::plain(bytes))?;
+        if bytes <= MOST_RESERVED {
+            region.expect(&Serial, 0..bytes);
+        }
+        Some(Self { region: Some(Arc::new(region)), start: 0, bytes })
+    }
+
+    /// The bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        let Some(region) = &self.region else { return &[] };
+        // SAFETY: the part lies in the region, whose bytes are zeros or what was written since, and no one else has it.
+        unsafe { std::slice::from_raw_parts(region.start.add(self.start), self.bytes) }
+    }
+
+    /// The bytes, to write.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        let Some(region) = &self.region else { return &mut [] };
+        // SAFETY: as above; the exclusive borrow is that of the only `Aligned` for this part.
+        unsafe { std::slice::from_raw_parts_mut(region.start.add(self.start), self.bytes) }
+    }
+}
+
+/// Gives out zeros for weights.
+#[derive(Debug)]
+pub(crate) struct Store {
+    /// How much is reserved at a time; nothing if it is not worth it.
+    reserve: usize,
+    /// The block in use, and how much of it is given out.
+    open: Mutex<Option<(Arc<Region>, usize)>>,
+}
+
+impl Store {
+    /// For about so many bytes in all.
+    pub(crate) fn new(expected: usize) -> Self {
+        let reserve = if expected < WORTH_MAPPING { 0 } else { expected.min(MOST_RESERVED) };
+        Self { reserve, open: Mutex::new(None) }
+    }
+
+    /// So many zeros, for what is no larger than a few times the program itself.
+    pub(crate) fn take(&self, par: &dyn Parallel, bytes: usize) -> Aligned {
+        let lack = || panic!("there is no memory for {bytes} bytes of weights");
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = |(region, used): &(Arc<Region>, usize)| region.bytes - used >= bytes;
+        if self.reserve > 0 && !open.as_ref().is_some_and(room) {
+            *open = Region::mapped(bytes.max(self.reserve)).map(|region| (Arc::new(region), 0));
+        }
+        match &mut *open {
+            Some((region, used)) if self.reserve > 0 => {
+                let start = *used;
+                *used = (start + bytes).next_multiple_of(ALIGN).min(region.bytes);
+                region.expect(par, start..start + bytes);
+                Aligned { region: Some(region.clone()), start, bytes }
+            }
+            _ => Aligned::try_new(bytes).unwrap_or_else(lack),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_zero_aligned_and_one_s_own() {
+        for expected in [0, 1000, 3 << 20] {
+            let store = Store::new(expected);
+            let sizes = [0, 1, 63, 64, 65, 5000, 1 << 20, 3 << 20, 100, (2 << 20) + 1, 7];
+            let mut parts: Vec<_> = sizes.iter().map(|&bytes| store.take(&Serial, bytes)).collect();
+            for (index, (part, &bytes)) in parts.iter_mut().zip(&sizes).enumerate() {
+                assert_eq!(part.bytes().len(), bytes);
+                assert!(
+                    part.bytes().as_ptr().addr().is_multiple_of(ALIGN) && part.bytes().iter().all(|&byte| byte == 0)
+                );
+                part.bytes_mut().fill(index as u8 + 1);
+            }
+            for (index, part) in parts.iter().enumerate() {
+                assert!(part.bytes().iter().all(|&byte| byte == index as u8 + 1), "part {index} of {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn parts_outlive_their_store() {
+        let part = Store::new(2 << 20).take(&Serial, 100);
+        assert_eq!(part.bytes(), [0; 100]);
+        assert!(Aligned::try_new(usize::MAX).is_none());
+        assert!(Aligned::default().bytes().is_empty());
+    }
+}

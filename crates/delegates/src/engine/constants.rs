@@ -1,0 +1,82 @@
+//! The constants of a graph in the program that it came with: its named data, and values of the method that is run.
+//!
+//! A program lists its named data in no order. The list is walked once, when a delegate is made; from then on a name is
+//! one step away.
+
+use sconce_core::{Part, Program};
+use sconce_graph::{Constants, Graph, Source};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Where bytes of a name are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// An entry of the data from beside the program.
+    External(u32),
+    /// A range of the program.
+    Program(Range<u64>),
+}
+
+/// Where the names that a graph mentions lead.
+#[derive(Debug, Default)]
+pub(crate) struct Names(HashMap<String, Place>);
+
+impl Names {
+    /// Looks all names of a graph up: in the data from beside the program first, then in the program itself.
+    pub(crate) fn of(graph: &Graph, program: Program<'_>) -> Self {
+        let file = program.file();
+        let entries = file.program().named_data();
+        let mut inside: HashMap<&str, u32> = HashMap::with_capacity(entries.len());
+        for (key, segment) in entries.iter().filter_map(|entry| Some((entry.key()?, entry.segment_index()))) {
+            // Of equal names the first counts.
+            inside.entry(key).or_insert(segment);
+        }
+        let place = |key: &str| match program.external().find(key) {
+            Some(entry) => Some(Place::External(entry)),
+            None => inside.get(key).and_then(|&segment| file.segment(segment)).map(Place::Program),
+        };
+        let names = graph.constants.iter().filter_map(|constant| match &constant.source {
+            Source::Named(key) => Some((key.clone(), place(key)?)),
+            Source::Payload(_) | Source::Bytes(_) | Source::Value(_) => None,
+        });
+        Self(names.collect())
+    }
+}
+
+/// The constants of a graph, in the program that it came with.
+pub(crate) struct InProgram<'p> {
+    pub(crate) program: Program<'p>,
+    pub(crate) names: &'p Names,
+    /// Values of the method, by number, in rising order.
+    pub(crate) values: Vec<(u32, &'p [u8])>,
+}
+
+impl Constants for InProgram<'_> {
+    fn bytes<'a>(&'a self, source: &'a Source) -> Option<&'a [u8]> {
+        match source {
+            Source::Named(key) => match self.names.0.get(key)? {
+                Place::External(entry) => self.program.external().bytes(*entry),
+                Place::Program(range) => {
+                    self.program.loader().load(range.start, range.end.checked_sub(range.start)?, Part::Delegate)
+                }
+            },
+            Source::Value(value) => {
+                let place = self.values.binary_search_by_key(value, |(value, _)| *value).ok()?;
+                self.values.get(place).map(|(_, bytes)| *bytes)
+            }
+            Source::Bytes(bytes) => Some(bytes),
+            Source::Payload(_) => None,
+        }
+    }
+
+    fn release(&self, source: &Source) {
+        let Source::Named(key) = source else { return };
+        match self.names.0.get(key) {
+            Some(Place::External(entry)) => self.program.external().release(*entry),
+            Some(Place::Program(range)) => {
+                self.program.loader().release(range.start, range.end.saturating_sub(range.start));
+            }
+            None => {}
+        }
+    }
+}
