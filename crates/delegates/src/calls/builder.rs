@@ -101,7 +101,8 @@ impl<'f, 'k, 'a> Builder<'f, 'k, 'a> {
         }
         let mut sorted = order.clone();
         sorted.sort_unstable();
-        let whole = sorted.into_iter().eq(0..sizes.len()) && !sizes.contains(&0) && !tensor.is_dynamic();
+        let countable = sizes.iter().try_fold(dtype.size(), |bytes, size| bytes.checked_mul(*size)).is_some();
+        let whole = sorted.into_iter().eq(0..sizes.len()) && countable && !sizes.contains(&0) && !tensor.is_dynamic();
         let declared = match sizes.len() {
             0 => Declared { dtype, sizes: vec![1], order: vec![0] },
             _ => Declared { dtype, sizes, order },

@@ -248,7 +248,11 @@ impl Site<'_, '_, '_, '_> {
 
     /// Gives the result to the last argument.
     fn give_last(&mut self, made: ValueId) -> Option<()> {
-        self.give(self.args.len() - 1, made)
+        self.give(self.last()?, made)
+    }
+
+    fn last(&self) -> Option<usize> {
+        self.args.len().checked_sub(1)
     }
 
     fn map(&mut self, function: Function) -> Option<()> {
@@ -288,6 +292,9 @@ impl Site<'_, '_, '_, '_> {
 
     fn transpose(&mut self, order: Vec<usize>) -> Option<()> {
         let x = self.tensor(0)?;
+        let mut dims = order.clone();
+        dims.sort_unstable();
+        dims.into_iter().eq(0..self.builder.graph.ty(x).dims.len()).then_some(())?;
         let y = match self.builder.graph.as_constant(x) {
             Some(_) => self.builder.graph.reordered(x, &order)?,
             None => self.node(Op::Transpose { order }, vec![x])?,
@@ -304,7 +311,7 @@ impl Site<'_, '_, '_, '_> {
     /// The same numbers as another type, if they are known and few, or already of that type.
     fn convert(&mut self) -> Option<()> {
         let x = self.tensor(0)?;
-        let KernelTypes::Tensor(output) = self.kind(self.args.len() - 1)? else { return None };
+        let KernelTypes::Tensor(output) = self.kind(self.last()?)? else { return None };
         if self.builder.graph.ty(x).is(output.dtype()) {
             return self.give_last(x);
         }
@@ -366,7 +373,7 @@ impl Site<'_, '_, '_, '_> {
         let filter = self.builder.graph.reordered(filter, &order)?;
         let inputs = [Some(self.image(0)?), Some(filter), self.constant(2)?];
         let y = self.node(op, inputs.into_iter().flatten().collect())?;
-        self.give_image(self.args.len() - 1, y)
+        self.give_image(self.last()?, y)
     }
 
     /// Statistics that are known make an affine function of each channel.
@@ -515,7 +522,7 @@ impl Site<'_, '_, '_, '_> {
         let op = Op::AvgPool2d { kernel, stride, padding: [above, left, above, left] };
         let x = self.image(0)?;
         let y = self.node(op, vec![x])?;
-        self.give_image(self.args.len() - 1, y)
+        self.give_image(self.last()?, y)
     }
 
     /// Elements `start..start + size` along a dimension.
@@ -591,13 +598,13 @@ impl Site<'_, '_, '_, '_> {
 
     fn resize(&mut self) -> Option<()> {
         let &[_, _, height, width] = self.sizes(0)?.as_slice() else { return None };
-        let &[_, _, new_height, new_width] = self.sizes(self.args.len() - 1)?.as_slice() else { return None };
+        let &[_, _, new_height, new_width] = self.sizes(self.last()?)?.as_slice() else { return None };
         // Factors that are not whole would be taken as they are written, not from the sizes.
         let whole = new_height.is_multiple_of(height) && new_width.is_multiple_of(width);
         (whole || !self.is_none(1)).then_some(())?;
         let op = Op::ResizeBilinear { size: [new_height, new_width], align_corners: self.bool(2)? };
         let x = self.image(0)?;
         let y = self.node(op, vec![x])?;
-        self.give_image(self.args.len() - 1, y)
+        self.give_image(self.last()?, y)
     }
 }

@@ -8,6 +8,13 @@ use sconce_core::Method;
 use sconce_format::pte::{InstructionArguments, KernelTypes, Tensor};
 use std::ops::Range;
 
+/// Instructions and values of a method that is followed: what is compared with what grows with their squares, and no real
+/// program comes near.
+const MOST_STEPS: usize = 10_000;
+const MOST_VALUES: usize = 100_000;
+/// Comparisons of tensors that nobody writes with those that somebody does.
+const MOST_VIEWS: usize = 50_000_000;
+
 /// Bytes of planned memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bytes {
@@ -75,6 +82,9 @@ impl<'a> Flow<'a> {
         let plan = method.plan();
         let chain = plan.chains().get(0).filter(|_| plan.chains().len() == 1)?;
         let values = plan.values().len();
+        if chain.instructions().len() > MOST_STEPS || values > MOST_VALUES {
+            return None;
+        }
         let tensors: Vec<_> = (0..values).map(|index| tensor(method, index)).collect();
         let own = tensors.iter().enumerate().map(|(index, tensor)| tensor.and_then(|tensor| own_bytes(index, tensor)));
         let mut flow = Self {
@@ -96,6 +106,11 @@ impl<'a> Flow<'a> {
                 *flow.changed.get_mut(index_of(value))? = true;
             }
             flow.steps.push(step);
+        }
+        let written = flow.changed.iter().filter(|changed| **changed).count();
+        let views = tensors.iter().flatten().filter(|tensor| tensor.data_buffer_idx() == 0 && !tensor.is_external());
+        if written.saturating_mul(views.count().saturating_sub(written)) > MOST_VIEWS {
+            return None;
         }
         flow.kept = flow.kept_memory(&tensors);
         Some(flow)
@@ -179,7 +194,11 @@ impl<'a> Flow<'a> {
             }
         }
         if let Some(memory) = self.memory.get_mut(index_of(to)) {
-            memory.extend(bytes);
+            for bytes in bytes {
+                if !memory.contains(&bytes) {
+                    memory.push(bytes);
+                }
+            }
         }
     }
 
