@@ -2,7 +2,8 @@
 //!
 //! A program that was not delegated is a list of calls, each with its own pass over memory. Where the graph can express a
 //! run of neighbouring calls, they become a graph and a model of the CPU engine, so that such a program gets fusion,
-//! layouts and memory planning too. [`regions`] finds these runs when a method is loaded.
+//! layouts and memory planning too. A delegate among them whose payload is a graph joins with all its nodes, so that a
+//! program that was cut into many delegates is whole again. [`regions`] finds these runs when a method is loaded.
 //!
 //! | module | the one thing it knows |
 //! |---|---|
@@ -18,13 +19,15 @@ mod builder;
 mod decode;
 mod flow;
 
-use crate::engine::{InProgram, Names, Part};
+use crate::engine::{self, InProgram, Names};
+use crate::xnnpack::{self, XnnpackBackend};
 use builder::Builder;
 use decode::Site;
 pub use flow::Callee;
-use flow::Flow;
-use sconce_core::{Delegate, Method, Owned};
+use flow::{Flow, Target};
+use sconce_core::{Delegate, Method, Owned, Part};
 use sconce_cpu::{Model, Options};
+use sconce_format::pte::{BackendDelegate, Payload};
 use sconce_graph::{Graph, Op};
 use std::ops::Range;
 
@@ -34,7 +37,7 @@ pub struct Region {
     pub instructions: Range<u32>,
     /// Values of the method that are read, then those that are written.
     pub args: Vec<u32>,
-    /// How many kernel calls it stands for.
+    /// How many calls it stands for.
     pub calls: usize,
     /// Who runs them.
     pub delegate: Owned<dyn Delegate>,
@@ -48,11 +51,34 @@ pub struct Known<'k> {
     pub is_folded: &'k dyn Fn(u32) -> bool,
     /// The bytes of tensors that are the same in every run, by value.
     pub bytes: &'k dyn Fn(u32) -> Option<&'k [u8]>,
+    /// The graphs of delegates that this engine would run, by number.
+    pub graphs: &'k [Option<Graph>],
+}
+
+/// The graphs of a method's delegates for which `is_own` is true, by number.
+pub fn graphs(method: Method<'_>, is_own: impl Fn(&str) -> bool) -> Vec<Option<Graph>> {
+    let (plan, program) = (method.plan(), method.program());
+    let graph = |delegate: BackendDelegate<'_>| {
+        delegate.id().filter(|&name| name == XnnpackBackend::NAME && is_own(name))?;
+        let payload = match program.file().delegate_payload(delegate)? {
+            Payload::Inline(bytes) => bytes,
+            Payload::Segment(range) => {
+                program.loader().load(range.start, range.end.checked_sub(range.start)?, Part::Delegate)?
+            }
+        };
+        xnnpack::import(payload).ok()
+    };
+    // One delegate alone is planned as well by itself.
+    match plan.chains().iter().map(|chain| chain.instructions().len()).sum() {
+        0..=1usize => Vec::new(),
+        _ => plan.delegates().iter().map(graph).collect(),
+    }
 }
 
 /// The runs of calls of a method that the engine takes, in order.
 pub fn regions(method: Method<'_>, known: &Known<'_>, options: Options) -> Vec<Region> {
-    let Some(flow) = Flow::new(method, known.callee, known.is_folded) else { return Vec::new() };
+    let outputs = |delegate: usize| Some(known.graphs.get(delegate)?.as_ref()?.outputs.len());
+    let Some(flow) = Flow::new(method, known.callee, known.is_folded, &outputs) else { return Vec::new() };
     let mut regions = Vec::new();
     let mut start = 0;
     while let Some(first) = flow.steps.get(start) {
@@ -80,11 +106,9 @@ fn run<'f, 'k, 'a>(
     let (mut calls, mut end) = (0, start);
     while let Some(step) = flow.steps.get(end).filter(|_| end == start || !flow.is_target(end)) {
         if !step.is_folded {
-            let Some((op, args)) = &step.call else { break };
-            let name = flow.method.plan().operators().get(*op).map(|operator| operator.to_string());
-            let Some(row) = name.and_then(|name| decode::row(&name)) else { break };
+            let Some((target, args)) = &step.call else { break };
             let mark = builder.mark();
-            if row(&mut Site { builder: &mut builder, args, step: end }).is_none() {
+            if join(&mut builder, known, *target, args, end).is_none() {
                 builder.go_back(&mark);
                 break;
             }
@@ -93,6 +117,17 @@ fn run<'f, 'k, 'a>(
         end += 1;
     }
     ((calls > 0).then_some((builder, calls)), end)
+}
+
+/// Adds one call to a run.
+fn join(builder: &mut Builder<'_, '_, '_>, known: &Known<'_>, target: Target, args: &[u32], step: usize) -> Option<()> {
+    match target {
+        Target::Operator(op) => {
+            let name = builder.flow.method.plan().operators().get(op)?.to_string();
+            decode::row(&name)?(&mut Site { builder, args, step })
+        }
+        Target::Delegate(index) => builder.inline(known.graphs.get(index)?.as_ref()?, args),
+    }
 }
 
 /// Whether the engine can do better than the operators one by one.
@@ -118,9 +153,10 @@ fn region(
     });
     let mut values: Vec<_> = values.collect();
     values.sort_unstable_by_key(|(value, _)| *value);
-    let constants = InProgram { program: method.program(), names: &Names::default(), values };
+    let names = Names::of(&graph, method.program());
+    let constants = InProgram { program: method.program(), names: &names, values };
     let model = Model::new(graph, options, &constants).ok()?;
     let instructions = u32::try_from(steps.start).ok()?..u32::try_from(steps.end).ok()?;
     let args = inputs.into_iter().chain(outputs).collect();
-    Some(Region { instructions, args, calls, delegate: Owned::from_box(Box::new(Part::new(model, Names::default()))) })
+    Some(Region { instructions, args, calls, delegate: Owned::from_box(Box::new(engine::Part::new(model, names))) })
 }

@@ -20,6 +20,9 @@ pub struct XnnpackBackend {
 }
 
 impl XnnpackBackend {
+    /// The name that programs ask for.
+    pub const NAME: &str = "XnnpackBackend";
+
     /// With options of the engine.
     pub fn new(options: Options) -> Self {
         Self { options: Some(options) }
@@ -28,7 +31,7 @@ impl XnnpackBackend {
 
 impl Backend for XnnpackBackend {
     fn name(&self) -> &str {
-        "XnnpackBackend"
+        Self::NAME
     }
 
     fn init(

@@ -80,6 +80,18 @@ pub struct Value {
     pub origin: Origin,
 }
 
+impl Value {
+    /// Counts its constants from `first` on, for a graph that becomes a part of another.
+    pub fn move_constants(&mut self, first: u32) {
+        if let Origin::Constant(ConstantId(id)) = &mut self.origin {
+            *id = id.saturating_add(first);
+        }
+        if let Some(ConstantId(id)) = self.ty.scales_mut() {
+            *id = id.saturating_add(first);
+        }
+    }
+}
+
 /// One operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {

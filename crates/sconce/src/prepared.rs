@@ -114,6 +114,7 @@ fn regions(shared: &Shared, method: usize, blocks: &mut Blocks, folding: &Foldin
         Some(Callee { writes: registry.kernel(id)?.writes(), standard: registry.is_standard(id) })
     };
     let is_folded = |instruction: u32| folding.skips(instruction);
+    let graphs = calls::graphs(view, |backend| registry.is_built_in(backend));
     let found = blocks.execute(alone(shared, method), &mut [], |execution| {
         let execution = &*execution;
         let bytes = |value: u32| match folding.result(value) {
@@ -125,7 +126,7 @@ fn regions(shared: &Shared, method: usize, blocks: &mut Blocks, folding: &Foldin
                 _ => None,
             },
         };
-        let known = Known { callee: &callee, is_folded: &is_folded, bytes: &bytes };
+        let known = Known { callee: &callee, is_folded: &is_folded, bytes: &bytes, graphs: &graphs };
         calls::regions(view, &known, shared.options.engine())
     })?;
     let planned = found.into_iter().map(|region| Planned {

@@ -65,6 +65,13 @@ impl Registry {
         table.is_some_and(|table| sconce_ops::TABLES.iter().any(|standard| std::ptr::eq(*standard, *table)))
     }
 
+    /// Whether the backend of this name is one of this build, and not the application's own.
+    #[cfg(feature = "engine")]
+    pub(crate) fn is_built_in(&self, name: &str) -> bool {
+        let found = self.backends.iter().rev().find(|backend| backend.name() == name);
+        found.is_some_and(|found| built_in_backends().iter().any(|own| Arc::ptr_eq(own, found)))
+    }
+
     /// The names of all backends.
     pub fn backend_names(&self) -> Vec<String> {
         let mut names: Vec<_> = self.backends.iter().map(|backend| backend.name().to_owned()).collect();
@@ -107,16 +114,19 @@ impl sconce_core::Registry for Registry {
 }
 
 /// The backends of this build.
-fn built_in_backends() -> Vec<Arc<dyn Backend>> {
-    #[cfg(feature = "xnnpack")]
-    return vec![Arc::new(sconce_delegates::XnnpackBackend::default())];
-    #[cfg(not(feature = "xnnpack"))]
-    Vec::new()
+fn built_in_backends() -> &'static [Arc<dyn Backend>] {
+    static BUILT_IN: OnceLock<Vec<Arc<dyn Backend>>> = OnceLock::new();
+    BUILT_IN.get_or_init(|| {
+        #[cfg(feature = "xnnpack")]
+        return vec![Arc::new(sconce_delegates::XnnpackBackend::default())];
+        #[cfg(not(feature = "xnnpack"))]
+        Vec::new()
+    })
 }
 
 fn process_backends() -> &'static Mutex<Vec<Arc<dyn Backend>>> {
     static BACKENDS: OnceLock<Mutex<Vec<Arc<dyn Backend>>>> = OnceLock::new();
-    BACKENDS.get_or_init(|| Mutex::new(built_in_backends()))
+    BACKENDS.get_or_init(|| Mutex::new(built_in_backends().to_vec()))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -150,6 +150,13 @@ impl<'f, 'k, 'a> Builder<'f, 'k, 'a> {
         if let Some(bytes) = self.known(value) {
             return self.constant(value, bytes, &declared, &order);
         }
+        let made = self.read_in_memory(value)?;
+        if declared.is_ordered() { Some(made) } else { self.node(Op::Transpose { order }, vec![made]) }
+    }
+
+    /// A tensor that is not the same in every run, with its dimensions as they lie in memory.
+    fn read_in_memory(&mut self, value: u32) -> Option<ValueId> {
+        let declared = self.declared(value)?;
         let bytes = self.flow.bytes(value)?.clone();
         let made = match self.written.iter().rev().find(|written| written.bytes.overlaps(&bytes)) {
             Some(written) if written.bytes == bytes => written.made?,
@@ -159,8 +166,7 @@ impl<'f, 'k, 'a> Builder<'f, 'k, 'a> {
         if !self.graph.ty(made).is(declared.dtype) {
             return None;
         }
-        let made = self.reshaped(made, &declared.in_memory())?;
-        if declared.is_ordered() { Some(made) } else { self.node(Op::Transpose { order }, vec![made]) }
+        self.reshaped(made, &declared.in_memory())
     }
 
     fn constant(&mut self, value: u32, bytes: &[u8], declared: &Declared, order: &[usize]) -> Option<ValueId> {
@@ -192,15 +198,55 @@ impl<'f, 'k, 'a> Builder<'f, 'k, 'a> {
     /// Says that the run of calls has made a tensor of the program.
     pub(super) fn write(&mut self, value: u32, made: ValueId) -> Option<()> {
         let declared = self.declared(value)?;
-        let bytes = self.flow.bytes(value)?.clone();
         let fits = self.graph.ty(made).is(declared.dtype) && self.graph.ty(made).sizes() == declared.sizes;
-        (fits && !self.flow.is_kept(&bytes)).then_some(())?;
+        fits.then_some(())?;
         let made = match declared.is_ordered() {
             true => made,
             false => self.node(Op::Transpose { order: declared.order }, vec![made])?,
         };
+        self.write_in_memory(value, made)
+    }
+
+    /// The same of a value with its dimensions as they lie in memory.
+    fn write_in_memory(&mut self, value: u32, made: ValueId) -> Option<()> {
+        let declared = self.declared(value)?;
+        let bytes = self.flow.bytes(value)?.clone();
+        let fits = self.graph.ty(made).is(declared.dtype) && self.graph.ty(made).sizes() == declared.in_memory();
+        (fits && !self.flow.is_kept(&bytes)).then_some(())?;
         self.written.push(Written { bytes, value, made: Some(made) });
         Some(())
+    }
+
+    /// Appends the graph of a delegate that is called with these arguments.
+    pub(super) fn inline(&mut self, inner: &Graph, args: &[u32]) -> Option<()> {
+        let (inputs, outputs) = args.split_at_checked(inner.inputs.len())?;
+        let constants = u32::try_from(self.graph.constants.len()).ok()?;
+        let mut map = vec![None; inner.values.len()];
+        for (&id, &value) in inner.inputs.iter().zip(inputs) {
+            let read = self.read_in_memory(value)?;
+            (self.graph.ty(read) == inner.ty(id)).then_some(())?;
+            map[id.index()] = Some(read);
+        }
+        for (value, place) in inner.values.iter().zip(&mut map).filter(|(value, _)| value.origin != Origin::Input) {
+            let mut moved = value.clone();
+            moved.move_constants(constants);
+            *place = Some(self.graph.value(moved.ty, moved.origin));
+        }
+        for constant in &inner.constants {
+            (!matches!(constant.source, Source::Payload(_))).then_some(())?;
+            self.graph.constants.push(constant.clone());
+        }
+        // An input that is not listed cannot be passed.
+        map.iter().all(Option::is_some).then_some(())?;
+        let moved = |id: ValueId| map[id.index()].unwrap_or(id);
+        for node in &inner.nodes {
+            let mut node = node.clone();
+            node.map_reads(moved);
+            node.outputs.iter_mut().for_each(|id| *id = moved(*id));
+            self.graph.nodes.push(node);
+        }
+        (inner.outputs.len() == outputs.len()).then_some(())?;
+        inner.outputs.iter().zip(outputs).try_for_each(|(&id, &value)| self.write_in_memory(value, moved(id)))
     }
 
     /// Says that a tensor that nobody reads is not computed.

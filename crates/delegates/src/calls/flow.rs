@@ -41,11 +41,20 @@ pub struct Callee {
     pub standard: bool,
 }
 
+/// What an instruction calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// An operator, by number.
+    Operator(usize),
+    /// A delegate, by number.
+    Delegate(usize),
+}
+
 /// An instruction.
 #[derive(Debug, Default)]
 pub(super) struct Step {
-    /// The operator and the arguments, if it is a call that may join a region.
-    pub(super) call: Option<(usize, Vec<u32>)>,
+    /// What is called with which arguments, if that may join a region.
+    pub(super) call: Option<(Target, Vec<u32>)>,
     reads: Vec<u32>,
     /// Values that are written whole, and no matter what they held.
     writes: Vec<u32>,
@@ -73,11 +82,13 @@ pub(super) struct Flow<'a> {
 }
 
 impl<'a> Flow<'a> {
-    /// Follows a method. `callee` tells of its operators by number, `is_folded` of its instructions.
+    /// Follows a method. `callee` tells of its operators by number, `is_folded` of its instructions, `outputs` how many of
+    /// the last arguments a delegate writes, where that is known.
     pub(super) fn new(
         method: Method<'a>,
         callee: &dyn Fn(usize) -> Option<Callee>,
         is_folded: &dyn Fn(u32) -> bool,
+        outputs: &dyn Fn(usize) -> Option<usize>,
     ) -> Option<Self> {
         let plan = method.plan();
         let chain = plan.chains().get(0).filter(|_| plan.chains().len() == 1)?;
@@ -98,7 +109,7 @@ impl<'a> Flow<'a> {
             kept: Vec::new(),
         };
         for (instruction, index) in chain.instructions().iter().zip(0u32..) {
-            let mut step = flow.step(instruction.instr_args(), callee)?;
+            let mut step = flow.step(instruction.instr_args(), callee, outputs)?;
             if is_folded(index) {
                 step = Step { is_folded: true, ..Step::default() };
             }
@@ -120,6 +131,7 @@ impl<'a> Flow<'a> {
         &mut self,
         instruction: InstructionArguments<'a>,
         callee: &dyn Fn(usize) -> Option<Callee>,
+        outputs: &dyn Fn(usize) -> Option<usize>,
     ) -> Option<Step> {
         let mut step = Step::default();
         match instruction {
@@ -133,12 +145,18 @@ impl<'a> Flow<'a> {
                 }
                 let callee = callee(op)?;
                 self.sort_arguments(&mut step, &args, callee.writes, name.ends_with("out"));
-                step.call = callee.standard.then_some((op, args));
+                step.call = callee.standard.then_some((Target::Operator(op), args));
             }
             InstructionArguments::DelegateCall(call) => {
-                let args = call.args().iter().filter_map(|arg| u32::try_from(arg).ok());
-                step.changes = args.clone().collect();
-                step.reads = args.collect();
+                let args: Vec<u32> = call.args().iter().map(|arg| u32::try_from(arg).ok()).collect::<Option<_>>()?;
+                let delegate = usize::try_from(call.delegate_index()).ok()?;
+                match outputs(delegate).and_then(|outputs| args.len().checked_sub(outputs)) {
+                    Some(inputs) => {
+                        (step.reads, step.writes) = (args[..inputs].to_vec(), args[inputs..].to_vec());
+                        step.call = Some((Target::Delegate(delegate), args));
+                    }
+                    None => (step.reads, step.changes) = (args.clone(), args),
+                }
             }
             InstructionArguments::MoveCall(call) => {
                 let (from, to) = (u32::try_from(call.move_from()).ok()?, u32::try_from(call.move_to()).ok()?);
