@@ -120,6 +120,9 @@ reducers! {
     /// The largest element; NaN if there is one.
     Max<T: Number>: T => T, T::LOWEST,
         |a, x| if x > a || x.is_nan() { x } else { a }, |p, q| if q > p || q.is_nan() { q } else { p }, |end, n| end;
+    /// The largest number, or minus infinity; NaN is passed over, which takes one instruction in place of four.
+    Largest<T: Number>: T => T, T::LOWEST,
+        |a, x| if x > a { x } else { a }, |p, q| if q > p { q } else { p }, |end, n| end;
     /// The smallest element; NaN if there is one.
     Min<T: Number>: T => T, T::HIGHEST,
         |a, x| if x < a || x.is_nan() { x } else { a }, |p, q| if q < p || q.is_nan() { q } else { p }, |end, n| end;
@@ -484,6 +487,8 @@ mod tests {
                 assert_close(&out, &expect(&|c| c.iter().sum::<f64>() / n), 1e-7, &axis);
                 reduce::<Max<f32>>(isa, &pool, axis, &x, &mut out);
                 assert_eq!(out, expect(&|c| c.iter().copied().fold(f64::MIN, f64::max)));
+                reduce::<Largest<f32>>(isa, &pool, axis, &x, &mut out);
+                assert_eq!(out, expect(&|c| c.iter().copied().fold(f64::MIN, f64::max)));
                 reduce::<Min<f32>>(isa, &pool, axis, &x, &mut out);
                 assert_eq!(out, expect(&|c| c.iter().copied().fold(f64::MAX, f64::min)));
                 let mut means = out.clone();
@@ -521,6 +526,8 @@ mod tests {
                 assert!(out[0].is_nan());
                 reduce::<Min<f32>>(isa, &crate::Serial, axis, &x, &mut out);
                 assert!(out[0].is_nan());
+                reduce::<Largest<f32>>(isa, &crate::Serial, axis, &x, &mut out);
+                assert_eq!(out[0], 9.0);
                 arg_reduce::<f32, false>(isa, &crate::Serial, axis, &x, &mut index, None);
                 assert_eq!(index[0], 40);
             }

@@ -1,6 +1,7 @@
 //! Softmax and its logarithm along any axis.
 //!
-//! Both subtract the largest element first, so nothing overflows. Exponentials are computed, then added in lanes of the
+//! Both subtract the largest element first, so nothing overflows; NaN need not be looked for, since it comes back by way of
+//! the sum. Exponentials are computed, then added in lanes of the
 //! compute type, which every so many elements are added up in `f64`: as fast as the one and as exact as the other. Where
 //! elements are as wide as the compute type the exponentials wait in the output for the division; narrower elements
 //! would lose bits there, so theirs are computed again. Rows are contiguous or, for an axis with elements after it,
@@ -9,7 +10,7 @@ use crate::element::{Float, Number};
 use crate::isa::Isa;
 use crate::map::worth;
 use crate::math::Math;
-use crate::reduce::{Axis, Max, row, rows_per_task, sum_of};
+use crate::reduce::{Axis, Largest, Reducer, row, rows_per_task, sum_of};
 use crate::split;
 use sconce_parallel::Parallel;
 
@@ -50,7 +51,7 @@ const fn waits<T: Float>() -> bool {
 
 #[inline(always)]
 fn one_row<T: Float, const LOG: bool>(x: &[T], out: &mut [T]) {
-    let max = row::<Max<T>>(x).widen();
+    let max = row::<Largest<T>>(x).widen();
     let mut sum = 0.0;
     for (x, out) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
         if waits::<T>() {
@@ -93,7 +94,7 @@ fn columns<T: Float, const LOG: bool>(inner: usize, x: &[T], out: &mut [T]) {
         let (mut max, mut sum) = ([T::LOWEST; STRIP], [0.0f64; STRIP]);
         for x in x.chunks_exact(inner) {
             for (max, x) in max.iter_mut().zip(&x[strip.clone()]) {
-                *max = if *x > *max || x.is_nan() { *x } else { *max };
+                *max = Largest::step(*max, *x);
             }
         }
         for (x, out) in x.chunks_exact(inner).zip(out.chunks_exact_mut(inner)) {
@@ -170,5 +171,19 @@ mod tests {
         let x = [f32::NEG_INFINITY; 3];
         softmax::<f32, false>(Isa::detect(), &crate::Serial, Axis::rows(1, 3), &x, &mut out);
         assert!(out.iter().all(|x| x.is_nan()));
+    }
+
+    #[test]
+    fn one_element_that_is_not_a_number_is_enough() {
+        for inner in [1, 3] {
+            let mut x = vec![1.0f32; 40 * inner];
+            x[7 * inner] = f32::NAN;
+            let mut out = vec![0.0; x.len()];
+            let axis = Axis { outer: 1, n: 40, inner };
+            softmax::<f32, false>(Isa::detect(), &crate::Serial, axis, &x, &mut out);
+            assert!(out.iter().enumerate().all(|(i, x)| x.is_nan() == (i % inner == 0)));
+            softmax::<f32, true>(Isa::detect(), &crate::Serial, axis, &x, &mut out);
+            assert!(out.iter().enumerate().all(|(i, x)| x.is_nan() == (i % inner == 0)));
+        }
     }
 }
