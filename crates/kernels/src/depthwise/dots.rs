@@ -147,7 +147,7 @@ pub(super) fn depthwise(
 ///
 /// # Safety
 /// For each [`Line`] and `ky < line.rows`, `count` bytes at `input + line.input + ky * row_step + x * pixel`, `x <
-/// axis.input`, are readable; so are 64 bytes at `outside` and the words of a block at `packed`, see the module's text.
+/// axis.input`, are readable; so are as many bytes at `outside` and the words of a block at `packed`, see the module's text.
 /// `count` bytes at `output + line.output + x * pixel`, `x < across`, are writable. `count` is at most the block's
 /// width, and `line.first + line.rows` at most `MOST_ROWS`.
 struct Strip {
@@ -180,6 +180,8 @@ trait Bytes: Copy {
     /// Which of the first elements are meant.
     type Part: Copy;
     const BYTES: usize;
+    /// Whether loading and storing some of the elements takes longer than all of them.
+    const PARTS_COST: bool;
     fn part(count: usize) -> Self::Part;
     unsafe fn load(from: *const i8, part: Self::Part) -> Self;
     unsafe fn words(from: *const i32) -> Self;
@@ -218,9 +220,14 @@ unsafe fn strip<B: Bytes, const KW: usize, const STEP: usize, const ROWS: usize>
             let output = s.output.wrapping_add(line.output + x * s.pixel);
             // SAFETY: the caller's promise; the outputs from `x` on lie in the row.
             unsafe {
-                match from == 0 && (STEP_OUTPUTS - 1) * STEP + KW <= to {
-                    true => step::<B, KW, STEP, ROWS>(s, &rows, x, |_| true, output),
-                    false => step::<B, KW, STEP, ROWS>(s, &rows, x, |column| from <= column && column < to, output),
+                let (some, all) = (B::part(s.count), B::part(B::BYTES));
+                let ends = |column: usize| from <= column && column < to;
+                let inside = from == 0 && (STEP_OUTPUTS - 1) * STEP + KW <= to;
+                match (inside, B::PARTS_COST && s.count == B::BYTES) {
+                    (true, false) => step::<B, KW, STEP, ROWS>(s, &rows, x, |_| true, some, output),
+                    (false, false) => step::<B, KW, STEP, ROWS>(s, &rows, x, ends, some, output),
+                    (true, true) => step::<B, KW, STEP, ROWS>(s, &rows, x, |_| true, all, output),
+                    (false, true) => step::<B, KW, STEP, ROWS>(s, &rows, x, ends, all, output),
                 }
             }
         }
@@ -234,6 +241,7 @@ unsafe fn step<B: Bytes, const KW: usize, const STEP: usize, const ROWS: usize>(
     rows: &[Row; MOST_ROWS],
     x: usize,
     within: impl Fn(usize) -> bool,
+    part: B::Part,
     output: *mut i8,
 ) {
     // SAFETY: accesses are those listed at `Strip`; columns and rows outside the image are not read.
@@ -247,14 +255,14 @@ unsafe fn step<B: Bytes, const KW: usize, const STEP: usize, const ROWS: usize>(
                 let (row, pixel) = rows[j];
                 (row.wrapping_add(left.wrapping_mul(pixel)), pixel)
             });
-            group_of_rows::<B, KW, STEP, ROWS>(s, rows, &within, weights, &mut sums);
+            group_of_rows::<B, KW, STEP, ROWS>(s, rows, &within, part, weights, &mut sums);
         }
         let scales = core::array::from_fn(|i| B::scales(s.packed.add(B::BYTES + i * quarter)));
         let q = s.quantization;
         let most = f32::from(i16::from(q.limits.1) - i16::from(q.output_zero));
         for (o, sums) in sums.iter().enumerate().take(s.across) {
             let bytes = B::quantize(*sums, scales, most, q.output_zero.into()).at_least(q.limits.0);
-            bytes.store(output.add(o * s.pixel), B::part(s.count));
+            bytes.store(output.add(o * s.pixel), part);
         }
     }
 }
@@ -274,6 +282,7 @@ unsafe fn group_of_rows<B: Bytes, const KW: usize, const STEP: usize, const ROWS
     s: &Strip,
     rows: [Row; ROWS],
     within: &impl Fn(usize) -> bool,
+    part: B::Part,
     weights: *const i32,
     sums: &mut [[B; 4]; STEP_OUTPUTS],
 ) {
@@ -284,7 +293,7 @@ unsafe fn group_of_rows<B: Bytes, const KW: usize, const STEP: usize, const ROWS
             let values = match within(column) {
                 true => B::interleave(core::array::from_fn(|j| {
                     let (row, pixel) = rows[j.min(ROWS - 1)];
-                    B::load(row.wrapping_add(column * pixel), B::part(s.count)).offset()
+                    B::load(row.wrapping_add(column * pixel), part).offset()
                 })),
                 false => [B::splat(*s.outside).offset(); 4],
             };

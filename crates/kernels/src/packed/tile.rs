@@ -211,7 +211,7 @@ family!(
     #[cfg(target_arch = "aarch64")]
     neon, crate::isa::Neon, [target_feature(enable = "neon")],
     1: 1 2 3 4 5 6 7 8 9 10 11 12 13 14;
-    2: 1 2 3 4 5 6 7 8 9 10 11 12;
+    2: 1 2 3 4 5 6 7 8 9 10 11;
     3: 1 2 3 4 5 6 7 8;
     4: 1 2 3 4 5 6;
 );

@@ -33,6 +33,7 @@ impl Bytes for int8x16_t {
     type Floats = float32x4_t;
     type Part = usize;
     const BYTES: usize = 16;
+    const PARTS_COST: bool = true;
 
     #[inline(always)]
     fn part(count: usize) -> usize {

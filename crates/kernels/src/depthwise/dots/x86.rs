@@ -27,6 +27,7 @@ macro_rules! bytes {
             type Floats = $floats;
             type Part = $mask;
             const BYTES: usize = $bytes;
+            const PARTS_COST: bool = false;
 
             #[inline(always)]
             fn part(count: usize) -> $mask {

@@ -61,6 +61,8 @@ pub(super) trait Dots {
     const LINES: usize = 1;
     /// Inputs that a step takes of a patch.
     const INPUTS: usize = 4 * Self::LINES;
+    /// Most patches of a tile with weights of four bits, whose halves take more registers.
+    const MOST_WITH_NIBBLES: usize = usize::MAX;
 
     unsafe fn start(line: &Line) -> Self::Sums;
     unsafe fn inputs(from: [*const u8; 2]) -> Self::Inputs;

@@ -43,6 +43,8 @@ pub(super) struct Family {
     pub(super) lines: usize,
     /// [`Patches::gather`] for this set.
     pub(super) gather: unsafe fn(&Patches<'_>, Range<usize>, usize, &mut [u8]),
+    /// Most patches of a tile.
+    most: usize,
     /// `[width in lines - 1][height - 1]`
     tiles: &'static [&'static [TileKernel]],
 }
@@ -55,7 +57,7 @@ impl Family {
 
     /// The full height of a tile of this width.
     pub(super) fn tallest(&self, width: usize) -> usize {
-        self.tiles[width - 1].len()
+        self.tiles[width - 1].len().min(self.most)
     }
 
     /// The tile of `rows` patches by `width` lines.
@@ -69,7 +71,9 @@ impl Family {
             #[cfg(target_arch = "x86_64")]
             Isa::Vnni(_) => &vnni::FAMILIES,
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2(_) | Isa::Avx512(_) => &avx2::FAMILIES,
+            Isa::Avx512(_) => &avx512::FAMILIES,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(_) => &avx2::FAMILIES,
             #[cfg(target_arch = "aarch64")]
             Isa::I8mm(_) => &i8mm::FAMILIES,
             #[cfg(target_arch = "aarch64")]
@@ -231,14 +235,14 @@ macro_rules! family {
                 unsafe { patches.gather::<$set>(pixels, stride, strip) }
             }
 
-            const fn family(tiles: &'static [&'static [TileKernel]]) -> Family {
-                Family { flip: <$set>::FLIP, lines: <$set>::LINES, gather, tiles }
+            const fn family(most: usize, tiles: &'static [&'static [TileKernel]]) -> Family {
+                Family { flip: <$set>::FLIP, lines: <$set>::LINES, gather, most, tiles }
             }
 
             pub(super) static FAMILIES: [Family; 3] = [
-                family(&[$(&[$(tile::<$mr, $nv, false>),+]),+]),
-                family(&[$(&[$(tile::<$mr, $nv, true>),+]),+]),
-                family(&[$(&[$(grouped::<$mr, $nv>),+]),+]),
+                family(usize::MAX, &[$(&[$(tile::<$mr, $nv, false>),+]),+]),
+                family(<$set>::MOST_WITH_NIBBLES, &[$(&[$(tile::<$mr, $nv, true>),+]),+]),
+                family(<$set>::MOST_WITH_NIBBLES, &[$(&[$(grouped::<$mr, $nv>),+]),+]),
             ];
         }
     };
@@ -248,6 +252,11 @@ family!(portable, Portable, [], 1: 1 2 3 4;);
 family!(
     #[cfg(target_arch = "x86_64")]
     avx2, crate::isa::Avx2, [target_feature(enable = "avx2,fma")], 1: 1 2 3;
+);
+family!(
+    #[cfg(target_arch = "x86_64")]
+    avx512, crate::isa::Avx512, [target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")],
+    1: 1 2 3 4 5 6 7 8 9 10 11 12;
 );
 family!(
     #[cfg(target_arch = "x86_64")]

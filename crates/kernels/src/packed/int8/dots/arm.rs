@@ -127,6 +127,7 @@ impl Dots for Dotprod {
     type Weights = [int8x16_t; 4];
     type Whole = Quarters;
     const FLIP: u8 = 0;
+    const MOST_WITH_NIBBLES: usize = 4;
 
     #[inline(always)]
     unsafe fn start(line: &Line) -> Self::Sums {

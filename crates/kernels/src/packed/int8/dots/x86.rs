@@ -1,7 +1,7 @@
 //! Dot products on x86-64.
 
 use super::{Dots, Portable, UPPER, each};
-use crate::isa::{Avx2, Vnni};
+use crate::isa::{Avx2, Avx512, Vnni};
 use crate::packed::int8::Line;
 use crate::packed::int8::strip::Runs;
 use core::arch::x86_64::*;
@@ -65,6 +65,67 @@ impl Dots for Avx2 {
             // SAFETY: AVX2; a line is twice eight sums.
             unsafe { _mm256_storeu_si256(to.0.as_mut_ptr().add(8 * i).cast(), half) };
         }
+    }
+    #[inline(always)]
+    unsafe fn copy(from: &[i8], runs: Runs, to: &mut [u8]) {
+        // SAFETY: the copy of plain bytes is that of any target.
+        unsafe { Portable::copy(from, runs, to) }
+    }
+}
+
+/// The same, twice as wide.
+impl Dots for Avx512 {
+    type Sums = [__m512i; 2];
+    type Inputs = __m512i;
+    type Weights = [__m512i; 2];
+    type Whole = [__m256i; 2];
+    const FLIP: u8 = 0;
+
+    #[inline(always)]
+    unsafe fn start(line: &Line) -> Self::Sums {
+        // SAFETY: AVX-512 by the trait's contract; a line holds twice eight sums.
+        unsafe { each!(2; |i| _mm512_cvtepu32_epi64(_mm256_load_si256(line.0.as_ptr().cast::<__m256i>().add(i)))) }
+    }
+    #[inline(always)]
+    unsafe fn inputs([from, _]: [*const u8; 2]) -> Self::Inputs {
+        // SAFETY: AVX-512; four bytes are readable.
+        unsafe {
+            let bytes = _mm_cvtsi32_si128(from.cast::<i32>().read_unaligned());
+            _mm512_broadcastq_epi64(_mm_cvtepi8_epi16(bytes))
+        }
+    }
+    #[inline(always)]
+    unsafe fn weights(line: *const Line) -> Self::Weights {
+        // SAFETY: AVX-512; a line holds twice 32 bytes.
+        unsafe { each!(2; |i| _mm512_cvtepi8_epi16(_mm256_load_si256(line.cast::<__m256i>().add(i)))) }
+    }
+    #[inline(always)]
+    unsafe fn dot(sums: Self::Sums, inputs: Self::Inputs, weights: Self::Weights) -> Self::Sums {
+        // SAFETY: AVX-512.
+        unsafe { each!(2; |i| _mm512_add_epi32(sums[i], _mm512_madd_epi16(inputs, weights[i]))) }
+    }
+    #[inline(always)]
+    unsafe fn nibbles(line: &Line, high: bool) -> Self::Weights {
+        // SAFETY: AVX-512; a line holds twice 32 bytes.
+        unsafe {
+            let (bytes, upper) = (line.0.as_ptr().cast::<__m256i>(), _mm256_set1_epi32(UPPER));
+            let shift = _mm_cvtsi32_si128(if high { 0 } else { 4 });
+            each!(2; |i| {
+                _mm512_cvtepi8_epi16(_mm256_and_si256(_mm256_sll_epi32(_mm256_load_si256(bytes.add(i)), shift), upper))
+            })
+        }
+    }
+    #[inline(always)]
+    unsafe fn whole(sums: Self::Sums) -> [Self::Whole; 2] {
+        // SAFETY: AVX-512. The two sums of a channel are the halves of a wide word.
+        let whole =
+            unsafe { each!(2; |i| _mm512_cvtepi64_epi32(_mm512_add_epi32(sums[i], _mm512_srli_epi64::<32>(sums[i])))) };
+        [whole; 2]
+    }
+    #[inline(always)]
+    unsafe fn store(to: &mut Line, whole: Self::Whole) {
+        // SAFETY: AVX-512 has AVX2.
+        unsafe { Avx2::store(to, whole) }
     }
     #[inline(always)]
     unsafe fn copy(from: &[i8], runs: Runs, to: &mut [u8]) {
