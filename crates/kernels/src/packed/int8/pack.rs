@@ -184,10 +184,20 @@ impl Words<'_> {
     /// Calls `body(step, line)` for every step of at most sixteen channels; the word of what is missing is zero.
     #[inline(always)]
     fn each_step(self, isa: Isa, channels: Range<usize>, steps: usize, mut body: impl FnMut(usize, Line)) {
+        let (mut rows, mut square) = ([Line::default(); LANES], [Line::default(); LANES]);
         for first in (0..steps).step_by(LANES) {
-            let mut square = [Line::default(); LANES];
             match self {
-                Self::Rows { bytes, row } => gather_rows(isa, bytes, row, channels.clone(), first, &mut square),
+                Self::Rows { bytes, row } => {
+                    let from = &bytes[channels.start * row..channels.end * row];
+                    match first * 4 + size_of::<Line>() <= row {
+                        true => gather_lines(from, row, first * 4, &mut rows),
+                        false => gather_rest(from, row, first * 4, &mut rows),
+                    }
+                    // Words move as numbers do: nothing is computed with them.
+                    let from = view(bytes_of(&rows)).unwrap_or_default();
+                    let to = view_mut(bytes_of_mut(&mut square)).unwrap_or_default();
+                    transpose(isa, (LANES, LANES), (from, LANES), (to, LANES));
+                }
                 Self::Columns { bytes, row } => gather_columns(bytes, row, channels.clone(), first, &mut square),
             }
             for (line, step) in square.iter().zip(first..steps) {
@@ -197,28 +207,29 @@ impl Words<'_> {
     }
 }
 
-/// The words of rows of bytes, from word `first` of each row on.
+/// A line of each row, from byte `at` on.
 #[inline(always)]
-fn gather_rows(isa: Isa, bytes: &[u8], row: usize, channels: Range<usize>, first: usize, square: &mut Square) {
-    let mut rows = [Line::default(); LANES];
-    for (to, channel) in rows.iter_mut().zip(channels) {
-        let from = &bytes[channel * row..][..row][first * 4..];
-        let to = bytes_of_mut(core::slice::from_mut(to));
-        match from.first_chunk::<{ 4 * LANES }>() {
-            Some(whole) => to.copy_from_slice(whole),
-            None => to[..from.len()].copy_from_slice(from),
-        }
+fn gather_lines(bytes: &[u8], row: usize, at: usize, lines: &mut Square) {
+    for (line, from) in lines.iter_mut().zip(bytes.chunks_exact(row)) {
+        bytes_of_mut(core::slice::from_mut(line)).copy_from_slice(&from[at..at + size_of::<Line>()]);
     }
-    // Words move as numbers do: nothing is computed with them.
-    let from = view(bytes_of(&rows)).unwrap_or_default();
-    let to = view_mut(bytes_of_mut(square)).unwrap_or_default();
-    transpose(isa, (LANES, LANES), (from, LANES), (to, LANES));
+}
+
+/// The rest of each row, from byte `at` on, which is less than a line. Apart from the above, so that there the length of a
+/// copy is known.
+#[inline(never)]
+fn gather_rest(bytes: &[u8], row: usize, at: usize, lines: &mut Square) {
+    for (line, from) in lines.iter_mut().zip(bytes.chunks_exact(row)) {
+        *line = Line::default();
+        bytes_of_mut(core::slice::from_mut(line))[..row - at].copy_from_slice(&from[at..]);
+    }
 }
 
 /// The words of columns of bytes.
 #[inline(always)]
 fn gather_columns(bytes: &[u8], row: usize, channels: Range<usize>, first: usize, square: &mut Square) {
     for (step, line) in square.iter_mut().enumerate() {
+        *line = Line::default();
         let words = bytes_of_mut(core::slice::from_mut(line));
         for (place, from) in bytes.chunks_exact(row).skip((first + step) * 4).take(4).enumerate() {
             for (word, byte) in words.as_chunks_mut::<4>().0.iter_mut().zip(&from[channels.clone()]) {
