@@ -447,7 +447,7 @@ impl MethodReport {
             delegate.steps.iter().try_for_each(|step| writeln!(out, "    {step}"))?;
         }
         for run in self.planned.runs.iter().filter(|run| !run.steps.is_empty()) {
-            writeln!(out, "  instructions {} to {}, {} kernel calls", run.first, run.last, run.calls)?;
+            writeln!(out, "  instructions {} to {}, {} calls", run.first, run.last, run.calls)?;
             run.steps.iter().try_for_each(|step| writeln!(out, "    {step}"))?;
         }
         Ok(())
