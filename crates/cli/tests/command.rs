@@ -187,7 +187,7 @@ fn programs_that_ask_for_what_is_not_there() {
     let method = &report["methods"][0];
     assert_eq!(
         method["operators"][0],
-        serde_json::json!({ "name": "mine::first.out", "calls": 1, "once": 0, "present": false })
+        serde_json::json!({ "name": "mine::first.out", "calls": 1, "once": 0, "planned": 0, "present": false })
     );
     assert_eq!(
         (&method["memory"]["scratch"], &method["memory"]["arenas"]),
