@@ -121,7 +121,7 @@ pub fn packed_len(isa: Isa, conv: &Conv2d, kind: Kind) -> usize {
     Layout::of(&Family::of(isa, kind), conv, kind).lines() * conv.groups
 }
 
-/// Bytes of scratch that a convolution takes on a [`Parallel`] of this width.
+/// Bytes of scratch that a convolution takes on a [`Parallel`](crate::Parallel) of this width.
 pub fn scratch_len(isa: Isa, conv: &Conv2d, width: usize) -> usize {
     Layout::of(&Family::of(isa, Kind::Bytes), conv, Kind::Bytes).strip() * Slots::<u8>::count(width)
 }
