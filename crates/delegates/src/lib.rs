@@ -1,4 +1,4 @@
-//! The backends that programs ask for by name.
+//! What of a program runs on an engine: the backends that it asks for by name, and runs of its calls ([`calls`]).
 //!
 //! A payload is a graph, not code for one device: a backend reads the payload of its format into a graph and gives it to
 //! an engine.

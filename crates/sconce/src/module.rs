@@ -52,13 +52,13 @@ pub struct Module {
     easy: Arc<Mutex<Option<Session>>>,
 }
 
-/// A run of kernel calls that is planned as one.
+/// A run of calls, of kernels and of delegates, that is planned as one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PlannedCalls {
     /// Instructions of the method's first chain.
     pub instructions: Range<u32>,
-    /// How many kernel calls it stands for.
+    /// How many calls it stands for.
     pub calls: usize,
     /// What the engine will do.
     pub plan: String,
@@ -163,7 +163,7 @@ impl Module {
         Ok(loaded.delegates.iter().map(|delegate| self.print(&**delegate)).collect())
     }
 
-    /// The runs of kernel calls of a method that are planned as one.
+    /// The runs of calls of a method that are planned as one.
     pub fn planned_calls(&self, method: &str) -> Result<Vec<PlannedCalls>, Error> {
         let prepared = self.shared.prepared(self.find(method)?)?;
         let planned = prepared.planned().iter().map(|planned| PlannedCalls {

@@ -26,7 +26,7 @@ pub(crate) struct Prepared {
 /// Calls that are planned as one.
 pub(crate) struct Planned {
     pub(crate) instructions: Range<u32>,
-    /// How many of the instructions call kernels.
+    /// How many of the instructions are calls, of kernels or delegates.
     pub(crate) calls: usize,
     /// Value numbers, as a file would hold them.
     args: Vec<u8>,
@@ -45,13 +45,13 @@ impl Prepared {
         if !options.plan {
             return Ok(Self { folding: fold(shared, method, &mut blocks, &found)?, regions: Vec::new() });
         }
-        let small: Vec<_> = found.iter().copied().filter(|candidate| candidate.bytes <= SMALL).collect();
+        let is_small = |candidate: &Candidate| candidate.bytes <= SMALL;
+        let small: Vec<_> = found.iter().copied().filter(is_small).collect();
         let folding = fold(shared, method, &mut blocks, &small)?;
         let regions = regions(shared, method, &mut blocks, &folding)?;
         let inside = |candidate: &Candidate| {
             regions.iter().any(|region: &Planned| region.instructions.contains(&candidate.instruction))
         };
-        let is_small = |candidate: &Candidate| candidate.bytes <= SMALL;
         let rest: Vec<_> = found.into_iter().filter(|candidate| is_small(candidate) || !inside(candidate)).collect();
         let folding = if rest.len() == small.len() { folding } else { fold(shared, method, &mut blocks, &rest)? };
         Ok(Self { folding, regions })
