@@ -416,7 +416,7 @@ fn exponentiate(scores: &mut [f32], (largest, sum): (&mut f32, &mut f32), result
     let mut sums = [0.0; STRANDS];
     for chunk in scores.chunks_mut(STRANDS) {
         for (sum, x) in sums.iter_mut().zip(chunk) {
-            *x = Math::exp(*x - most);
+            *x = Math::decay(*x - most);
             *sum += *x;
         }
     }

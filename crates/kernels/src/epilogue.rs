@@ -9,7 +9,7 @@ use crate::isa::Isa;
 use crate::math;
 
 macro_rules! functions {
-    ($($(#[$doc:meta])* $name:ident $(($($parameter:ident),+))? => |$x:ident| $value:expr;)*) => {
+    ($($(#[$doc:meta])* $name:ident $(($($parameter:ident),+))? => |$x:ident| $value:expr $(, $slices:path)?;)*) => {
         /// A function of one number.
         #[derive(Clone, Copy, Debug, PartialEq)]
         pub enum Function {
@@ -22,13 +22,28 @@ macro_rules! functions {
                 isa.vectorize(
                     #[inline(always)]
                     || match self {
-                        $(Self::$name $(($($parameter),+))? => each(values, #[inline(always)] |$x| $value),)*
+                        $(Self::$name $(($($parameter),+))? => functions!(in_place values, |$x| $value $(, $slices)?),)*
+                    },
+                );
+            }
+
+            /// Puts the function of every element of `from` into `to`.
+            pub fn apply_to(self, isa: Isa, from: &[f32], to: &mut [f32]) {
+                let from = &from[..to.len()];
+                isa.vectorize(
+                    #[inline(always)]
+                    || match self {
+                        $(Self::$name $(($($parameter),+))? => functions!(from from, to, |$x| $value $(, $slices)?),)*
                     },
                 );
             }
         }
     };
     (number $parameter:ident) => { f32 };
+    (in_place $values:ident, |$x:ident| $value:expr) => { $values.iter_mut().for_each(|place| { let $x = *place; *place = $value; }) };
+    (in_place $values:ident, |$x:ident| $value:expr, $slices:path) => { by_blocks($values, $slices) };
+    (from $from:ident, $to:ident, |$x:ident| $value:expr) => { $to.iter_mut().zip($from).for_each(|(place, &$x)| *place = $value) };
+    (from $from:ident, $to:ident, |$x:ident| $value:expr, $slices:path) => { $slices($from, $to) };
 }
 functions! {
     /// The absolute value.
@@ -46,19 +61,19 @@ functions! {
     /// One divided by the square root.
     ReciprocalSquareRoot => |x| 1.0 / math::sqrt(x);
     /// `e^x`
-    Exp => |x| math::exp(x);
+    Exp => |x| math::exp(x), math::exp_all;
     /// The natural logarithm.
-    Log => |x| math::log(x);
+    Log => |x| math::log(x), math::log_all;
     /// The sine.
-    Sin => |x| math::sin(x);
+    Sin => |x| math::sin(x), math::sin_all;
     /// The cosine.
-    Cos => |x| math::cos(x);
+    Cos => |x| math::cos(x), math::cos_all;
     /// The hyperbolic tangent.
     Tanh => |x| math::tanh(x);
     /// `1 / (1 + e^-x)`
-    Sigmoid => |x| math::sigmoid(x);
+    Sigmoid => |x| math::sigmoid(x), math::sigmoid_all;
     /// `x * sigmoid(x)`
-    Silu => |x| math::silu(x);
+    Silu => |x| math::silu(x), math::silu_all;
     /// The Gaussian error linear unit.
     Gelu => |x| math::gelu(x);
     /// The same, approximated by a hyperbolic tangent.
@@ -83,10 +98,15 @@ functions! {
     Affine(factor, summand) => |x| factor * x + summand;
 }
 
+/// Applies a function of slices, which cannot be one and the same, by way of a copy in the nearest cache.
 #[inline(always)]
-fn each(values: &mut [f32], f: impl Fn(f32) -> f32) {
-    for x in values {
-        *x = f(*x);
+fn by_blocks(values: &mut [f32], function: impl Fn(&[f32], &mut [f32])) {
+    const BLOCK: usize = 512;
+    let mut copy = [0.0; BLOCK];
+    for values in values.chunks_mut(BLOCK) {
+        let copy = &mut copy[..values.len()];
+        copy.copy_from_slice(values);
+        function(copy, values);
     }
 }
 

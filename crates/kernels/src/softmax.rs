@@ -18,6 +18,8 @@ use sconce_parallel::Parallel;
 const STRIP: usize = 512;
 /// Elements whose exponentials are computed, then added.
 const BLOCK: usize = 1024;
+/// Elements that are taken together: a few vectors.
+const LANES: usize = 64;
 
 /// `out = e^x / sum(e^x)` along `axis.n`, or its logarithm.
 pub fn softmax<T: Float, const LOG: bool>(isa: Isa, par: &dyn Parallel, axis: Axis, x: &[T], out: &mut [T]) {
@@ -55,10 +57,7 @@ fn one_row<T: Float, const LOG: bool>(x: &[T], out: &mut [T]) {
     let mut sum = 0.0;
     for (x, out) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
         if waits::<T>() {
-            for (x, out) in x.iter().zip(&mut *out) {
-                *out = T::narrow((x.widen() - max).decay());
-            }
-            sum += total(out);
+            sum += exponentials(x, max, out);
         } else {
             let mut block = [T::Compute::ZERO; BLOCK];
             for (e, x) in block.iter_mut().zip(x) {
@@ -67,14 +66,32 @@ fn one_row<T: Float, const LOG: bool>(x: &[T], out: &mut [T]) {
             sum += total(&block[..x.len()]);
         }
     }
-    let (scale, log) = (T::Compute::from_f64(1.0 / sum), T::Compute::from_f64(libm::log(sum)));
+    let last = T::Compute::from_f64(if LOG { libm::log(sum) } else { 1.0 / sum });
     for (x, out) in x.iter().zip(out) {
         *out = T::narrow(match (LOG, waits::<T>()) {
-            (true, _) => x.widen() - max - log,
-            (false, true) => out.widen() * scale,
-            (false, false) => (x.widen() - max).decay() * scale,
+            (true, _) => x.widen() - max - last,
+            (false, true) => out.widen() * last,
+            (false, false) => (x.widen() - max).decay() * last,
         });
     }
+}
+
+/// `out = e^(x - max)`, and their sum.
+#[inline(always)]
+fn exponentials<T: Float>(x: &[T], max: T::Compute, out: &mut [T]) -> f64 {
+    let ((x, x_rest), (out, out_rest)) = (x.as_chunks::<LANES>(), out.as_chunks_mut::<LANES>());
+    let mut lanes = [T::Compute::ZERO; LANES];
+    for (x, out) in x.iter().zip(out) {
+        for i in 0..LANES {
+            let e = (x[i].widen() - max).decay();
+            lanes[i] = lanes[i] + e;
+            out[i] = T::narrow(e);
+        }
+    }
+    for (x, out) in x_rest.iter().zip(&mut *out_rest) {
+        *out = T::narrow((x.widen() - max).decay());
+    }
+    total(&lanes) + total(out_rest)
 }
 
 #[inline(always)]

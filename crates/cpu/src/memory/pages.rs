@@ -2,8 +2,9 @@
 //!
 //! A program's weights are most of its memory, and on the way to the first output much of the time goes to having that
 //! memory at all: the system clears it page by page, as each is first touched, and every touch is an interruption. So
-//! larger blocks are mapped, which leaves them untouched until they are filled, and the pages of what is about to be
-//! filled are asked for together, where the system can do that.
+//! larger blocks are mapped, which leaves them untouched until they are filled; of large pages, of which fewer are needed
+//! and which the processor finds sooner; and those of what is about to be filled are asked for together. All this where the
+//! system can do it.
 //!
 //! Weights of all layers are cut from few such blocks. Reserving costs nothing: what of a block is not used is never
 //! touched.
@@ -19,7 +20,7 @@ const WORTH_MAPPING: usize = 256 * 1024;
 /// The most that is reserved beyond what is asked for, and that an arena is filled with at once.
 const MOST_RESERVED: usize = 64 << 20;
 /// Bytes of pages that are asked for together: whole pages, whatever their size.
-const TOGETHER: usize = 1 << 20;
+const TOGETHER: usize = 2 << 20;
 /// The least size of a page.
 #[cfg(target_os = "linux")]
 const PAGE: usize = 4096;
@@ -50,6 +51,9 @@ impl Region {
     /// A block that is mapped; `None` where there is no such thing.
     fn mapped(bytes: usize) -> Option<Self> {
         let mut map = MmapOptions::new().len(bytes).no_reserve_swap().map_anon().ok()?;
+        // A wish, as are all of these.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
         let start = map.as_mut_ptr();
         Some(Self { start, bytes, held: Held::Mapped(map) })
     }

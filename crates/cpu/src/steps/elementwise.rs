@@ -3,12 +3,12 @@
 use super::{After, Context, Following, Step, elements, elements_mut};
 use crate::memory::Buffers;
 use sconce_graph::Combine as Kind;
-use sconce_kernels::epilogue::{Function, Then, finish};
+use sconce_kernels::epilogue::{Function, finish};
 use sconce_kernels::map::{self, Broadcast};
 use sconce_kernels::reduce::{self, Axis};
 use sconce_kernels::{Isa, softmax, split};
 
-/// Elements that are copied and then computed while they are in the nearest cache.
+/// Elements that are computed, and what follows them, while they are in the nearest cache.
 const PIECE: usize = 4 * 1024;
 
 /// `with_function!(kind, f => use of f)`, compiled for each function of two numbers.
@@ -48,8 +48,7 @@ impl Step for Map {
         let then = Following::new(&self.after, &buffers);
         let input: &[f32] = elements(buffers.read(0));
         split::chunks(context.par, elements_mut(buffers.output), PIECE, |piece, output| {
-            output.copy_from_slice(&input[piece * PIECE..][..output.len()]);
-            finish(context.isa, &[Then::Apply(self.function)], 0, output);
+            self.function.apply_to(context.isa, &input[piece * PIECE..], output);
             finish(context.isa, &then, piece * PIECE, output);
         });
     }

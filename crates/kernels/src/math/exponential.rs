@@ -62,10 +62,10 @@ pub fn exp(x: f32) -> f32 {
     scaled(r, n, x < -86.0)
 }
 
-/// The largest |x| for which [`exp_moderate`] serves.
+/// The largest |x| for which [`exp_finite`] serves.
 const MODERATE: f32 = 87.0;
 
-/// [`exp_moderate`] of a number: the power goes into the exponent bits of the rest.
+/// `e^x` for |x| up to 87, where neither end is near: the power goes into the exponent bits of the rest.
 #[inline(always)]
 fn exp_finite(x: f32) -> f32 {
     let (n, r) = reduce(x);
@@ -78,17 +78,14 @@ pub fn exp_all(x: &[f32], out: &mut [f32]) {
     by_blocks(x, out, (size_bits, MODERATE.to_bits()), exp_finite, exp);
 }
 
-/// `e^x` for |x| up to 87, where neither end is near.
-#[inline(always)]
-fn exp_moderate(x: f32) -> f32 {
-    let (n, r) = reduce(x);
-    near_one(r) * power_of_two(n, 0)
-}
-
-/// `e^x` for `x` up to 0, with 0 in place of subnormal results: what a softmax needs, faster than [`exp`].
+/// `e^x` for `x` up to 0, with 0 in place of subnormal results: what a softmax needs, faster than [`exp`] and within 3 units
+/// in the last place, 6 for the smallest results.
 #[inline(always)]
 pub fn decay(x: f32) -> f32 {
-    if x < -87.0 { 0.0 } else { exp_moderate(x) }
+    let shifted = x.fused(core::f32::consts::LOG2_E, ROUND);
+    let r = (shifted - ROUND).fused(-core::f32::consts::LN_2, x);
+    let near = polynomial!(r; 1.0, 1.0, 0.499_992_28, 0.166_671_17, 0.041_890_65, 0.008_312_467);
+    if x < -87.0 { 0.0 } else { near * power_of_two(shifted.to_bits(), 0) }
 }
 
 /// `e^x / 2`, finite where a hyperbolic function is.
@@ -177,6 +174,18 @@ pub fn silu(x: f32) -> f32 {
     x * sigmoid(x)
 }
 
+/// [`silu`] of |x| up to [`MODERATE`].
+#[inline(always)]
+fn silu_moderate(x: f32) -> f32 {
+    x / (1.0 + exp_finite(-x))
+}
+
+/// [`silu`] of all of `x`.
+#[inline(always)]
+pub fn silu_all(x: &[f32], out: &mut [f32]) {
+    by_blocks(x, out, (size_bits, MODERATE.to_bits()), silu_moderate, silu);
+}
+
 /// The error function: a polynomial near zero, beyond that 1 less a power of e whose exponent is one.
 #[inline(always)]
 pub fn erf(x: f32) -> f32 {
@@ -190,21 +199,33 @@ pub fn erf(x: f32) -> f32 {
         -0.000_163_490_46, 1.129_460_5, 0.633_458_44, 0.108_155_936, -0.025_038_311, 0.004_139_97, -0.000_427_991_4,
         2.053_116_8e-5
     );
-    let far = 1.0 - exp_moderate(-exponent);
+    let (n, r) = reduce(-exponent);
+    let far = 1.0 - near_one(r) * power_of_two(n, 0);
     if size < 0.9 { near } else { with_sign(far, x) }
 }
 
+/// `2^-x` for `x` up to 125.
+#[inline(always)]
+fn halvings(x: f32) -> f32 {
+    let shifted = ROUND - x;
+    let r = (shifted - ROUND) + x;
+    let near = polynomial!(r;
+        1.0, -0.693_147_24, 0.240_226_52, -0.055_503_104, 0.009_617_693, -0.001_340_664_3, 0.000_155_946_78
+    );
+    near * power_of_two(shifted.to_bits(), 0)
+}
+
 /// The Gaussian error linear unit, `x * P(normal <= x)`. What is missing from `x` or from 0 is `|x| P(normal > |x|)`, and
-/// the logarithm of that probability is a polynomial.
+/// the logarithm (to base 2) of that probability is a polynomial.
 #[inline(always)]
 pub fn gelu(x: f32) -> f32 {
     // Beyond, nothing is missing.
     let size = at_most(x.abs(), 11.5);
     let exponent = polynomial!(size;
-        -5.090_849e-8, 0.797_888, 0.318_273_43, 0.036_477_778, -0.005_047_462_4, 0.000_227_856_99, 6.678_992e-5,
-        -1.264_621_2e-5, 6.119_136_6e-7
+        -7.344_543e-8, 1.151_109_1, 0.459_171_5, 0.052_626_308, -0.007_281_949, 0.000_328_728_14, 9.635_748_6e-5,
+        -1.824_462_7e-5, 8.828_048e-7
     );
-    let missing = 0.5 * size * exp_moderate(-exponent);
+    let missing = 0.5 * size * halvings(exponent);
     (if x > 0.0 { x } else { 0.0 }) - missing
 }
 
