@@ -1,4 +1,4 @@
-//! The `sconce` command: run, inspect, check and bench ExecuTorch programs.
+//! The `sconce` command: run, inspect, check, bench and pack ExecuTorch programs.
 //!
 //! Each command is a module with its arguments and a `run` that writes to standard output; what goes wrong is a
 //! [`Failure`], printed here. Exit codes: 0 done, 1 failed, 2 called in a way that cannot work.
@@ -16,6 +16,7 @@ mod listing;
 mod model;
 mod npy;
 mod numbers;
+mod pack;
 mod print;
 mod ranking;
 mod run;
@@ -41,6 +42,7 @@ enum Command {
     Inspect(inspect::Inspect),
     Check(check::Check),
     Bench(bench::Bench),
+    Pack(pack::Pack),
     /// Print completions for a shell
     Completions {
         /// The shell
@@ -55,6 +57,7 @@ impl Command {
             Command::Inspect(command) => command.run(out),
             Command::Check(command) => command.run(out),
             Command::Bench(command) => command.run(out),
+            Command::Pack(command) => command.run(out),
             Command::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(*shell, &mut Arguments::command(), "sconce", &mut script);

@@ -52,7 +52,9 @@ impl Loading {
 
 /// Loads a program.
 pub(crate) fn load(path: &Path, options: Options) -> Result<Module, Failure> {
-    options.load(path).map_err(|error| explain(path, error))
+    let module = options.load(path).map_err(|error| explain(path, error))?;
+    module.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
+    Ok(module)
 }
 
 /// An error of loading, with a hint from what the file looks like.

@@ -58,6 +58,10 @@ pub trait Delegate: Send + Sync {
         Ok(())
     }
 
+    /// Gives what it has made of its weights so far, each under the name by which a later delegate of the same part looks
+    /// for it among the data from beside the program.
+    fn packed(&self, _sink: &mut dyn FnMut(&str, &[u8])) {}
+
     /// Makes the state of one session.
     fn new_state(&self) -> Result<Owned<dyn State>, Fault>;
 

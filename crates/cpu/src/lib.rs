@@ -25,3 +25,4 @@ mod weights;
 
 pub use model::{Error, Model, Options, Session};
 pub use plan::Plan;
+pub use weights::PACKED;

@@ -182,7 +182,7 @@ mod tests {
         let (inputs, mut output, mut block) = ([&input[..]], [0u8; 4], Aligned::try_new(100).unwrap());
         let mut outputs = [&mut output[..]];
         let graph = Graph::default();
-        let packed = Packed::new(&graph, &Nothing);
+        let packed = Packed::new(&graph, sconce_kernels::Isa::Scalar, false, &Nothing);
         let known = Known { graph: &graph, constants: &Nothing, packed: &packed };
         {
             let mut memory = Memory::new(&inputs, &mut outputs, block.bytes_mut(), known);

@@ -4,7 +4,7 @@ use crate::lower::lower;
 use crate::memory::{Aligned, Memory};
 use crate::plan::Plan;
 use crate::steps::Context;
-use crate::weights::{Known, Packed, check};
+use crate::weights::{Known, Packed, check, model_name};
 use sconce_graph::{Constants, Graph, Shape};
 use sconce_kernels::{Isa, Parallel};
 use std::fmt;
@@ -42,6 +42,13 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// The same, with the instruction set of this name, if this machine has it.
+    pub fn with_instructions(self, name: &str) -> Option<Self> {
+        Isa::available().find(|isa| isa.name() == name).map(|isa| Self { isa, ..self })
+    }
+}
+
 /// A graph that is ready to be run, by any number of sessions at once.
 #[derive(Debug)]
 pub struct Model {
@@ -57,7 +64,7 @@ impl Model {
         sconce_graph::verify(&graph).map_err(|invalid| Error(invalid.to_string()))?;
         check(&graph, constants).map_err(Error)?;
         lower(&mut graph, constants);
-        let packed = Packed::new(&graph, constants);
+        let packed = Packed::new(&graph, options.isa, options.exact, constants);
         let model = Self { graph, options, packed, plans: Mutex::new(Vec::new()) };
         // What cannot be planned is said now, not in the first run.
         let bounds: Vec<Shape> = model.graph.inputs.iter().map(|&id| model.graph.ty(id).sizes()).collect();
@@ -73,6 +80,12 @@ impl Model {
     /// Bytes of packed weights.
     pub fn packed_bytes(&self) -> usize {
         self.packed.bytes()
+    }
+
+    /// What this model has packed so far, each under the name by which a later one of the same graph and options finds it
+    /// with [`Constants::find`].
+    pub fn packed(&self, sink: &mut dyn FnMut(&str, &[u8])) {
+        self.packed.each(&model_name(&self.graph, self.options.isa, self.options.exact), sink);
     }
 
     /// The plan for inputs of these sizes and so many threads.

@@ -1,9 +1,10 @@
 //! Constants as numbers, and packed weights.
 //!
 //! A layer's weights are packed when it first runs, straight from the program's bytes, which are then given back to the
-//! system: at no time are all weights in memory twice.
+//! system: at no time are all weights in memory twice. If they were packed before and lie beside the program, under the
+//! name of the model and the layer, they are used where they are.
 
-use crate::memory::{Aligned, Store};
+use crate::memory::{ALIGN, Aligned, Store};
 use crate::steps::{Filter, elements};
 use half::{bf16, f16};
 use sconce_format::ScalarType;
@@ -11,6 +12,7 @@ use sconce_graph::{ConstantId, Constants, Element, Graph, Quantized, Scheme, Sto
 use sconce_kernels::copy::{Copy, contiguous_strides, copy};
 use sconce_kernels::{Isa, Parallel, Serial, view};
 use std::borrow::Cow;
+use std::fmt::Write;
 use std::sync::OnceLock;
 
 /// The alignment of constants that are read where they are: that of any element.
@@ -138,11 +140,31 @@ impl<'a> Known<'a> {
         })
     }
 
-    /// So many elements of packed weights, which `pack` fills.
-    pub(crate) fn pack<T: view::Plain>(&self, par: &dyn Parallel, len: usize, pack: impl FnOnce(&mut [T])) -> Weights {
-        let mut packed = self.packed.store.take(par, len * size_of::<T>());
-        pack(view::view_mut(packed.bytes_mut()).unwrap_or_default());
+    /// So many elements of packed weights of a node, which `pack` fills unless they lie beside the program.
+    pub(crate) fn pack<T: view::Plain>(
+        &self,
+        node: usize,
+        par: &dyn Parallel,
+        len: usize,
+        pack: impl FnOnce(&mut [T]),
+    ) -> Weights {
+        let bytes = len * size_of::<T>();
+        let packed = self.packed_before(node, bytes).map_or_else(
+            || {
+                let mut own = self.packed.store.take(par, bytes);
+                pack(view::view_mut(own.bytes_mut()).unwrap_or_default());
+                Place::Own(own)
+            },
+            Place::Beside,
+        );
         Weights { packed, ..Weights::default() }
+    }
+
+    /// The packed weights of a node beside the program, if they are there and of that length.
+    fn packed_before(&self, node: usize, bytes: usize) -> Option<u32> {
+        let entry = self.constants.find(&entry_name(self.packed.name.as_deref()?, node))?;
+        let found = self.constants.entry(entry)?;
+        (found.len() == bytes && found.as_ptr().addr().is_multiple_of(ALIGN)).then_some(entry)
     }
 
     /// The numbers that a constant value stands for.
@@ -267,11 +289,43 @@ fn words<const N: usize>(bytes: &[u8], count: usize) -> impl Iterator<Item = [u8
     bytes.as_chunks::<N>().0.iter().copied().take(count)
 }
 
+/// The name of an entry beside a program that says that there are packed weights at all.
+pub const PACKED: &str = "sconce.packed";
+/// Changes with the order of packed weights, of any kernel.
+const ORDER: u32 = 1;
+
+/// What packed weights of a model are called: they depend on the graph, the instructions and what may be rounded.
+pub(crate) fn model_name(graph: &Graph, isa: Isa, exact: bool) -> String {
+    let mut text = format!("{ORDER} {} {exact}\n", isa.name());
+    // Writing to a string does not fail.
+    let _ = write!(text, "{graph}");
+    format!("{PACKED}.{}.{:032x}", isa.name(), xxhash_rust::xxh3::xxh3_128(text.as_bytes()))
+}
+
+fn entry_name(model: &str, node: usize) -> String {
+    format!("{model}.{node}")
+}
+
+/// Where packed weights are.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// Here.
+    Own(Aligned),
+    /// In an entry beside the program.
+    Beside(u32),
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self::Own(Aligned::default())
+    }
+}
+
 /// The weights of a node as its kernel takes them.
 #[derive(Debug, Default)]
 pub(crate) struct Weights {
     /// Floats, bytes, nibbles or words, in the order of the kernel.
-    pub(crate) packed: Aligned,
+    pub(crate) packed: Place,
     /// A scale per output channel.
     pub(crate) scales: Vec<f32>,
     /// A bias per output channel, where it is not packed with the rest.
@@ -280,12 +334,23 @@ pub(crate) struct Weights {
 
 impl Weights {
     /// What was packed.
-    pub(crate) fn packed<T: view::Plain>(&self) -> &[T] {
-        elements(self.packed.bytes())
+    pub(crate) fn packed<'a, T: view::Plain>(&'a self, known: &Known<'a>) -> &'a [T] {
+        match &self.packed {
+            Place::Own(own) => elements(own.bytes()),
+            Place::Beside(entry) => elements(known.constants.entry(*entry).unwrap_or_default()),
+        }
+    }
+
+    /// What was packed here.
+    fn own(&self) -> &[u8] {
+        match &self.packed {
+            Place::Own(own) => own.bytes(),
+            Place::Beside(_) => &[],
+        }
     }
 
     fn bytes(&self) -> usize {
-        self.packed.bytes().len() + size_of_val(&*self.scales) + self.bias.as_deref().map_or(0, size_of_val)
+        self.own().len() + size_of_val(&*self.scales) + self.bias.as_deref().map_or(0, size_of_val)
     }
 }
 
@@ -295,17 +360,30 @@ pub(crate) struct Packed {
     nodes: Vec<OnceLock<Weights>>,
     constants: Vec<OnceLock<Aligned>>,
     store: Store,
+    /// The model's name, if there is something beside the program that was packed before.
+    name: Option<String>,
 }
 
 impl Packed {
     /// For the nodes and constants of a graph.
-    pub(crate) fn new(graph: &Graph, constants: &dyn Constants) -> Self {
+    pub(crate) fn new(graph: &Graph, isa: Isa, exact: bool, constants: &dyn Constants) -> Self {
         fn empty<T>(count: usize) -> Vec<OnceLock<T>> {
             std::iter::repeat_with(OnceLock::new).take(count).collect()
         }
         let bytes = graph.constants.iter().filter_map(|constant| constants.bytes(&constant.source));
         let store = Store::new(bytes.fold(0, |sum, bytes| sum.saturating_add(bytes.len())));
-        Self { nodes: empty(graph.nodes.len()), constants: empty(graph.constants.len()), store }
+        let name = constants.find(PACKED).map(|_| model_name(graph, isa, exact));
+        Self { nodes: empty(graph.nodes.len()), constants: empty(graph.constants.len()), store, name }
+    }
+
+    /// What was packed here so far, by the names of the entries of a model of this name.
+    pub(crate) fn each(&self, model: &str, sink: &mut dyn FnMut(&str, &[u8])) {
+        for (node, weights) in self.nodes.iter().enumerate() {
+            let packed = weights.get().map_or(&[][..], Weights::own);
+            if !packed.is_empty() {
+                sink(&entry_name(model, node), packed);
+            }
+        }
     }
 
     /// Bytes packed so far.
@@ -353,7 +431,7 @@ mod tests {
                     %1: q4{axis: 0, scales: @0, zero: 8}[2, 1, 1, 4] = constant [33, 67, 101, 135]\n\
                     %2: q4{axis: 1, scales: @0, zero: 8}[3, 2] = constant [33, 67, 101]\n";
         let graph = parse(text).unwrap();
-        let (constants, packed) = (Named::default(), Packed::new(&graph, &Named::default()));
+        let (constants, packed) = (Named::default(), Packed::new(&graph, Isa::Scalar, false, &Named::default()));
         let known = Known { graph: &graph, constants: &constants, packed: &packed };
         // 1 2 3 | 4 5 6 and 7 8 9 | 10 11 12, each half with an arbitrary number after it.
         assert_eq!(*known.nibbles(ValueId(0), Filter::Rows, 6), [0x21, 0x43, 0x65, 0x87, 0xa9, 0xcb]);

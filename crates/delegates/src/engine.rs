@@ -45,6 +45,10 @@ impl Delegate for Part {
         }
     }
 
+    fn packed(&self, sink: &mut dyn FnMut(&str, &[u8])) {
+        self.model.packed(sink);
+    }
+
     fn new_state(&self) -> Result<Owned<dyn DelegateState>, Fault> {
         Ok(Owned::from_box(Box::<Session>::default()))
     }

@@ -12,7 +12,7 @@ use sconce_cpu::{Model, Options};
 use sconce_graph::{Graph, Source};
 
 /// Runs what was delegated to XNNPACK. The runtime option `exact` leaves out methods that round more than plain sums of
-/// products do.
+/// products do; `instructions` names the instruction set.
 #[derive(Debug, Default)]
 pub struct XnnpackBackend {
     /// The engine's defaults, as they are when a program is loaded, unless given.
@@ -48,11 +48,23 @@ impl Backend for XnnpackBackend {
         keep_inline_constants(&mut graph, processed);
         let names = Names::of(&graph, context.program());
         let constants = InProgram { program: context.program(), names: &names, values: Vec::new() };
-        let exact = RuntimeOption { key: "exact", value: OptionValue::Bool(true) };
         let options = self.options.unwrap_or_default();
-        let options = Options { exact: options.exact || context.options().contains(&exact), ..options };
+        let options = context
+            .options()
+            .iter()
+            .try_fold(options, apply)
+            .ok_or_else(|| incompatible(&"this machine lacks the instruction set that was asked for"))?;
         let model = Model::new(graph, options, &constants).map_err(|error| incompatible(&error))?;
         Ok(Owned::from_box(Box::new(Part::new(model, names))))
+    }
+}
+
+/// The engine's options with one of the load's applied.
+fn apply(options: Options, option: &RuntimeOption<'_>) -> Option<Options> {
+    match (option.key, option.value) {
+        ("exact", OptionValue::Bool(exact)) => Some(Options { exact: options.exact || exact, ..options }),
+        ("instructions", OptionValue::Str(name)) => options.with_instructions(name),
+        _ => Some(options),
     }
 }
 

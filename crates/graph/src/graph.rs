@@ -58,6 +58,16 @@ pub trait Constants: Sync {
 
     /// Says that these bytes are not needed any more, as a rule. They must stay readable, but need not stay in memory.
     fn release(&self, _source: &Source) {}
+
+    /// Finds bytes by a name that no graph mentions: what an engine made of constants before, for [`Constants::entry`].
+    fn find(&self, _name: &str) -> Option<u32> {
+        None
+    }
+
+    /// The bytes that [`Constants::find`] found.
+    fn entry(&self, _entry: u32) -> Option<&[u8]> {
+        None
+    }
 }
 
 /// Where a value comes from.

@@ -26,6 +26,18 @@ impl External {
         Ok(())
     }
 
+    /// Adds the files of another. Of equal names the first counts.
+    pub(crate) fn append(&mut self, mut other: Self) {
+        self.files.append(&mut other.files);
+    }
+
+    /// The first and last bytes of every entry.
+    pub(crate) fn samples(&self, bytes: usize) -> impl Iterator<Item = &[u8]> {
+        let entries = self.views().map(|(file, _)| file.len()).sum::<usize>();
+        let all = (0..u32::try_from(entries).unwrap_or(u32::MAX)).filter_map(|entry| self.bytes(entry));
+        all.flat_map(move |all| [&all[..bytes.min(all.len())], &all[all.len().saturating_sub(bytes)..]])
+    }
+
     fn views(&self) -> impl Iterator<Item = (ptd::File<'_>, &FileBytes)> {
         self.files.iter().map(|(header, bytes)| (ptd::File::reopen(bytes.bytes(), *header), bytes))
     }

@@ -23,6 +23,8 @@ mod layout;
 mod map;
 mod module;
 mod options;
+#[cfg(feature = "engine")]
+mod packs;
 mod prepared;
 mod registry;
 mod session;

@@ -2,6 +2,8 @@
 use crate::external::External;
 use crate::instructions;
 use crate::map::FileBytes;
+#[cfg(feature = "engine")]
+use crate::packs;
 use crate::prepared::Prepared;
 use crate::session::Session;
 use crate::{Error, Input, Needs, Options, Value};
@@ -69,6 +71,7 @@ pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) loader: FileBytes,
     pub(crate) external: External,
+    warnings: Vec<String>,
     pub(crate) header: Header,
     pub(crate) options: Options,
     pub(crate) pool: Arc<Pool>,
@@ -96,11 +99,11 @@ impl Module {
 
     pub(crate) fn with_options(source: Source<'_>, options: Options) -> Result<Self, Error> {
         instructions::settle(options.instructions.as_deref())?;
-        let (name, loader) = match source {
-            Source::Path(path) => (path.display().to_string(), open(&path, options.copy)?),
+        let (name, loader, path) = match source {
+            Source::Path(path) => (path.display().to_string(), open(&path, options.copy)?, Some(path)),
             Source::Bytes(bytes) => {
                 let copied = FileBytes::from_bytes(bytes);
-                ("the program".to_owned(), copied.map_err(|_| Error::OutOfMemory { bytes: bytes.len() })?)
+                ("the program".to_owned(), copied.map_err(|_| Error::OutOfMemory { bytes: bytes.len() })?, None)
             }
         };
         let mut external = External::default();
@@ -115,10 +118,26 @@ impl Module {
             check(&program.methods().collect::<Vec<_>>(), &options)?;
         }
         let (header, methods) = (program.header(), program.methods().len());
+        let (packs, warnings) =
+            match path.filter(|_| options.packed).map(|path| packed(&path, program, &external, &options)) {
+                Some(Ok(packs)) => (packs, Vec::new()),
+                Some(Err(warning)) => (External::default(), vec![warning]),
+                None => (External::default(), Vec::new()),
+            };
+        external.append(packs);
         let pool = Arc::new(Pool::new(options.threads.unwrap_or_else(sconce_parallel::physical_cores)));
         let loaded = (0..methods).map(|_| OnceLock::new()).collect();
-        let shared =
-            Arc::new(Shared { name, loader, external, header, options, pool, loaded, loading: Mutex::new(()) });
+        let shared = Arc::new(Shared {
+            name,
+            loader,
+            external,
+            warnings,
+            header,
+            options,
+            pool,
+            loaded,
+            loading: Mutex::new(()),
+        });
         Ok(Self { shared, easy: Arc::default() })
     }
 
@@ -135,6 +154,27 @@ impl Module {
     /// The names of its methods.
     pub fn methods(&self) -> Vec<String> {
         self.program().methods().map(|method| method.name().to_owned()).collect()
+    }
+
+    /// What was odd about the load, but no reason not to.
+    pub fn warnings(&self) -> &[String] {
+        &self.shared.warnings
+    }
+
+    /// Data from beside the program.
+    #[cfg(feature = "pack")]
+    pub(crate) fn external(&self) -> &External {
+        &self.shared.external
+    }
+
+    /// What the delegates and planned calls of a method have packed so far.
+    #[cfg(feature = "pack")]
+    pub(crate) fn packed(&self, method: &str, sink: &mut dyn FnMut(&str, &[u8])) -> Result<(), Error> {
+        let index = self.find(method)?;
+        let (loaded, prepared) = (self.shared.loaded(index)?, self.shared.prepared(index)?);
+        loaded.delegates.iter().for_each(|delegate| delegate.packed(sink));
+        prepared.planned().iter().for_each(|planned| planned.delegate.packed(sink));
+        Ok(())
     }
 
     /// Threads that its sessions use unless they are told otherwise.
@@ -260,18 +300,45 @@ impl Shared {
         check(&[method], &self.options)?;
         let mut kernels = vec![KernelId::NONE; method.operators()];
         method.resolve(registry, &mut kernels).map_err(Error::Core)?;
-        let exact = [RuntimeOption { key: "exact", value: OptionValue::Bool(true) }];
-        let engine_options = if self.options.exact { &exact[..] } else { &[] };
+        let engine_options = engine_options(&self.options);
         let delegates = (0..method.delegates())
             .map(|index| {
                 let reason = RefCell::new(String::new());
                 let explain = |sentence: &dyn std::fmt::Display| *reason.borrow_mut() = sentence.to_string();
-                let made = method.init_delegate(index, registry, engine_options, &*self.pool, &explain);
+                let made = method.init_delegate(index, registry, &engine_options, &*self.pool, &explain);
                 made.map_err(|error| delegate_error(method, index, error, reason.take()))
             })
             .collect::<Result<Vec<_>, _>>()?;
         Ok(cell.get_or_init(|| Loaded { kernels, delegates, prepared: OnceLock::new() }))
     }
+}
+
+/// What delegates are told.
+fn engine_options(options: &Options) -> Vec<RuntimeOption<'static>> {
+    let mut told = Vec::new();
+    if options.exact {
+        told.push(RuntimeOption { key: "exact", value: OptionValue::Bool(true) });
+    }
+    #[cfg(feature = "engine")]
+    if let Some(set) = options.engine_set {
+        told.push(RuntimeOption { key: "instructions", value: OptionValue::Str(set.name()) });
+    }
+    told
+}
+
+/// The packed weights beside a program, if there are any; an error is a warning.
+#[cfg(feature = "engine")]
+fn packed(path: &Path, program: Program<'_>, external: &External, options: &Options) -> Result<External, String> {
+    let beside = packs::beside(path);
+    match beside.is_file() {
+        true => packs::open(&beside, packs::fingerprint(program, external), options.copy),
+        false => Ok(External::default()),
+    }
+}
+
+#[cfg(not(feature = "engine"))]
+fn packed(_: &Path, _: Program<'_>, _: &External, _: &Options) -> Result<External, String> {
+    Ok(External::default())
 }
 
 fn delegate_error(method: Method<'_>, index: usize, error: CoreError, reason: String) -> Error {

@@ -45,6 +45,10 @@ pub struct Options {
     pub(crate) plan: bool,
     pub(crate) exact: bool,
     pub(crate) instructions: Option<String>,
+    pub(crate) packed: bool,
+    /// The instruction set of the engine, if not that of the process.
+    #[cfg(feature = "engine")]
+    pub(crate) engine_set: Option<sconce_kernels::Isa>,
 }
 
 impl Default for Options {
@@ -66,6 +70,9 @@ impl Options {
             plan: true,
             exact: false,
             instructions: None,
+            packed: true,
+            #[cfg(feature = "engine")]
+            engine_set: None,
         }
     }
 
@@ -111,7 +118,16 @@ impl Options {
     /// Options of the CPU engine.
     #[cfg(feature = "engine")]
     pub(crate) fn engine(&self) -> sconce_cpu::Options {
-        sconce_cpu::Options { exact: self.exact, memory: self.limits.memory, ..sconce_cpu::Options::default() }
+        let defaults = sconce_cpu::Options::default();
+        let isa = self.engine_set.unwrap_or(defaults.isa);
+        sconce_cpu::Options { isa, exact: self.exact, memory: self.limits.memory }
+    }
+
+    /// Whether a program that is loaded from `MODEL.pte` takes the weights in `MODEL.packed.ptd`, if there is such a file
+    /// (the default). [`Options::pack`] makes one.
+    pub fn packed(mut self, packed: bool) -> Self {
+        self.packed = packed;
+        self
     }
 
     /// Other operators and backends than the default.

@@ -335,9 +335,14 @@ impl Site<'_> {
         }
     }
 
-    /// The tile of Winograd's method, where it pays and is wanted.
+    /// The tile of Winograd's method, where it pays and is wanted. It decides how weights are packed, which is done once for
+    /// all sizes: so it goes by the largest images that may come.
     fn winograd(&self, conv: &Conv2d) -> Option<Output> {
-        winograd::best(conv).filter(|_| !self.options.exact && winograd::applies(conv))
+        let largest = match self.graph.ty(self.node.inputs[0]).sizes()[..] {
+            [batch, height, width, _] => Conv2d { batch, input: [height, width], ..*conv },
+            _ => *conv,
+        };
+        winograd::best(&largest).filter(|_| !self.options.exact && winograd::applies(conv))
     }
 
     fn depthwise(&self, geometry: Depthwise) -> Option<Selected> {

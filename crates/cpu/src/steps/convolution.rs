@@ -84,7 +84,7 @@ pub(crate) struct Convolution {
 impl Convolution {
     fn pack(&self, context: &Context<'_>) -> Weights {
         let conv = &self.conv;
-        context.known.pack(context.par, packed_len(context.isa, conv), |floats| {
+        context.known.pack(self.node, context.par, packed_len(context.isa, conv), |floats| {
             let filter = self.parameters.filter(&context.known, self.layout);
             let bias = self.parameters.bias(&context.known);
             let filter = match self.layout {
@@ -101,7 +101,15 @@ impl Step for Convolution {
         let weights = context.known.weights(self.node, || self.pack(context));
         let then = Following::new(&self.after, &buffers);
         let input = elements(buffers.read(0));
-        conv2d(context.isa, context.par, &self.conv, input, weights.packed(), &then, elements_mut(buffers.output));
+        conv2d(
+            context.isa,
+            context.par,
+            &self.conv,
+            input,
+            weights.packed(&context.known),
+            &then,
+            elements_mut(buffers.output),
+        );
     }
 
     fn describe(&self) -> String {
@@ -149,7 +157,7 @@ impl Rows for Convolution {
 
     fn run_rows(&self, context: &Context<'_>, part: Part<'_>, then: &[Then<'_>], output: &mut [u8]) {
         let weights = context.known.weights(self.node, || self.pack(context));
-        let (conv, packed) = (partly(&self.conv, &part), weights.packed());
+        let (conv, packed) = (partly(&self.conv, &part), weights.packed(&context.known));
         conv2d(context.isa, context.par, &conv, elements(part.input), packed, then, elements_mut(output));
     }
 }
@@ -172,7 +180,7 @@ impl Winograd {
     fn pack(&self, context: &Context<'_>) -> Weights {
         let length = winograd::packed_len(context.isa, &self.conv, self.output);
         let bias = self.parameters.bias(&context.known).map(Cow::into_owned);
-        let packed = context.known.pack(context.par, length, |floats| {
+        let packed = context.known.pack(self.node, context.par, length, |floats| {
             let filter = self.parameters.filter(&context.known, Filter::Rows);
             winograd::pack(context.isa, context.par, &self.conv, self.output, &filter, floats);
         });
@@ -184,7 +192,7 @@ impl Step for Winograd {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         let weights = context.known.weights(self.node, || self.pack(context));
         let then = Following::new(&self.after, &buffers);
-        let (input, packed) = (elements(buffers.read(0)), weights.packed());
+        let (input, packed) = (elements(buffers.read(0)), weights.packed(&context.known));
         let (scratch, output) = (elements_mut(buffers.scratch), elements_mut(buffers.output));
         let (isa, par, bias) = (context.isa, context.par, weights.bias.as_deref());
         winograd::winograd(isa, par, &self.conv, self.output, input, packed, bias, &then, scratch, output);
@@ -208,13 +216,13 @@ impl DepthwiseConvolution {
     fn weights<'a>(&self, context: &Context<'a>) -> &'a [f32] {
         let Depthwise { channels, kernel, .. } = self.geometry;
         let weights = context.known.weights(self.node, || {
-            context.known.pack(context.par, depthwise::packed_len(channels, kernel), |packed| {
+            context.known.pack(self.node, context.par, depthwise::packed_len(channels, kernel), |packed| {
                 let filter = self.parameters.filter(&context.known, Filter::Columns);
                 let bias = self.parameters.bias(&context.known);
                 depthwise::pack(channels, kernel, &filter, bias.as_deref(), packed);
             })
         });
-        weights.packed()
+        weights.packed(&context.known)
     }
 }
 

@@ -43,7 +43,7 @@ impl ConvolutionInt8 {
         let filter = bytes(context, self.filter, self.layout);
         let bias = self.bias.map(|bias| context.known.stored_integers(bias));
         let zero = self.quantization.input_zero;
-        let packed = context.known.pack(context.par, int8::packed_len(isa, conv, Kind::Bytes), |lines| {
+        let packed = context.known.pack(self.node, context.par, int8::packed_len(isa, conv, Kind::Bytes), |lines| {
             int8::pack(isa, context.par, conv, filter, bias.as_deref(), zero, lines);
         });
         let scales = factors(context, self.filter, conv.out_channels, self.ratio);
@@ -59,7 +59,7 @@ fn taps(conv: &Conv2d) -> usize {
 impl Step for ConvolutionInt8 {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         let weights = context.known.weights(self.node, || self.pack(context));
-        let (input, packed) = (elements(buffers.read(0)), (weights.packed(), &*weights.scales));
+        let (input, packed) = (elements(buffers.read(0)), (weights.packed(&context.known), &*weights.scales));
         let (output, scratch) = (elements_mut(buffers.output), buffers.scratch);
         int8::conv2d(context.isa, context.par, &self.conv, &self.quantization, input, packed, output, scratch);
     }
@@ -89,7 +89,7 @@ impl Rows for ConvolutionInt8 {
     fn run_rows(&self, context: &Context<'_>, part: Part<'_>, _: &[Then<'_>], output: &mut [u8]) {
         let weights = context.known.weights(self.node, || self.pack(context));
         let (isa, par, conv) = (context.isa, context.par, partly(&self.conv, &part));
-        let (input, packed) = (elements(part.input), (weights.packed(), &*weights.scales));
+        let (input, packed) = (elements(part.input), (weights.packed(&context.known), &*weights.scales));
         let scratch = &mut part.scratch[..int8::scratch_len(isa, &conv, 1)];
         int8::conv2d(isa, par, &conv, &self.quantization, input, packed, elements_mut(output), scratch);
     }
@@ -114,11 +114,11 @@ impl DepthwiseInt8 {
             let bias = self.bias.map(|bias| context.known.stored_integers(bias));
             let scale = factors(context, self.filter, geometry.channels, self.ratio);
             let weights = depthwise::int8::Weights { weights: filter, bias: bias.as_deref(), scale: &scale };
-            context.known.pack(context.par, depthwise::int8::packed_len(isa, geometry), |words| {
+            context.known.pack(self.node, context.par, depthwise::int8::packed_len(isa, geometry), |words| {
                 depthwise::int8::pack(isa, geometry, weights, self.quantization.input_zero, words);
             })
         });
-        weights.packed()
+        weights.packed(&context.known)
     }
 }
 
@@ -172,7 +172,7 @@ impl ConvolutionDynamic {
     fn pack(&self, context: &Context<'_>) -> Weights {
         let (isa, par, conv) = (context.isa, context.par, &self.conv);
         let known = &context.known;
-        let packed = known.pack(par, int8::packed_len(isa, conv, self.kind), |lines| match self.kind {
+        let packed = known.pack(self.node, par, int8::packed_len(isa, conv, self.kind), |lines| match self.kind {
             Kind::Bytes => int8::pack(isa, par, conv, bytes(context, self.filter, self.layout), None, 0, lines),
             Kind::Nibbles | Kind::Groups(_) => {
                 let filter = known.nibbles(self.filter, self.layout, taps(conv));
@@ -193,7 +193,12 @@ impl Step for ConvolutionDynamic {
         let input = (elements(bytes), elements(heads));
         let (output, scratch) = (elements_mut(buffers.output), buffers.scratch);
         let Weights { scales, bias, .. } = weights;
-        let weights = int8::Weights { packed: weights.packed(), kind: self.kind, scale: scales, bias: bias.as_deref() };
+        let weights = int8::Weights {
+            packed: weights.packed(&context.known),
+            kind: self.kind,
+            scale: scales,
+            bias: bias.as_deref(),
+        };
         int8::conv2d_dynamic(context.isa, context.par, &self.conv, input, weights, &then, output, scratch);
     }
 

@@ -79,4 +79,12 @@ impl Constants for InProgram<'_> {
             None => {}
         }
     }
+
+    fn find(&self, name: &str) -> Option<u32> {
+        self.program.external().find(name)
+    }
+
+    fn entry(&self, entry: u32) -> Option<&[u8]> {
+        self.program.external().bytes(entry)
+    }
 }

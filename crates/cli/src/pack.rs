@@ -1,0 +1,42 @@
+//! `sconce pack`: weights in the order of this machine's kernels, for quick first runs.
+use crate::failure::Failure;
+use crate::model::Loading;
+use sconce::instruction_set;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Pack a program's weights ahead of time, into a file beside it that later loads find
+#[derive(clap::Args, Debug)]
+pub(crate) struct Pack {
+    /// The program
+    #[arg(value_name = "MODEL.pte")]
+    model: PathBuf,
+    /// An instruction set to pack for, of those that `sconce --version` lists; may be given several times [default: the one
+    /// in use]
+    #[arg(long, value_name = "NAME")]
+    target: Vec<String>,
+    /// The file [default: MODEL.packed.ptd, which is where loads look]
+    #[arg(long, short, value_name = "FILE.ptd")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    loading: Loading,
+}
+
+impl Pack {
+    /// Runs the command.
+    pub(crate) fn run(&self, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+        let targets: Vec<&str> = match &self.target[..] {
+            [] => vec![instruction_set()?],
+            named => named.iter().map(String::as_str).collect(),
+        };
+        let loading = self.loading.or_beside(&self.model);
+        let bytes = loading.options().pack(&self.model, &targets)?;
+        let path = self.output.clone().unwrap_or_else(|| self.model.with_extension("packed.ptd"));
+        std::fs::write(&path, &bytes)
+            .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))?;
+        let megabytes = bytes.len() as f64 / 1e6;
+        writeln!(out, "{}: weights for {}, {megabytes:.1} MB", path.display(), targets.join(", "))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

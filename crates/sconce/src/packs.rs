@@ -1,0 +1,120 @@
+//! Weights packed ahead of time, in a file beside the program.
+//!
+//! Kernels take weights in an order of their own, so the first run of a program puts them into it, in memory that the
+//! system must clear first: on the way to a first output that is often most of the time. [`Options::pack`] does it once and
+//! for all. The result is a data file (`.ptd`) with the weights of every layer under a name made from the graph, the
+//! instruction set and the options that decide the order, and a fingerprint of the program. A load of `MODEL.pte` finds it
+//! as `MODEL.packed.ptd`, maps it, and layers use their weights where they are. A file of another program, or of an older
+//! version of it, is passed over with a warning; layers that are not in the file are packed as always.
+
+use crate::external::External;
+use crate::map::FileBytes;
+use crate::options::Options;
+use sconce_core::{NamedData as _, Part, Program};
+use sconce_cpu::PACKED;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::Xxh3;
+
+/// Bytes of data between samples for the fingerprint, and of a sample.
+const BETWEEN: u64 = 256 * 1024;
+const SAMPLE: u64 = 64;
+
+/// Where the packed weights of a program are looked for.
+pub(crate) fn beside(program: &Path) -> PathBuf {
+    program.with_extension("packed.ptd")
+}
+
+/// Tells programs apart without reading all of them: by everything but their data, and by samples of that, among them the
+/// start of every constant.
+pub(crate) fn fingerprint(program: Program<'_>, external: &External) -> u128 {
+    let (mut hasher, loader, file) = (Xxh3::new(), program.loader(), program.file());
+    let mut sample = |range: Range<u64>| {
+        let bytes = loader.load(range.start, range.end.saturating_sub(range.start), Part::Constant);
+        hasher.update(bytes.unwrap_or_default());
+    };
+    sample(0..program.header().program_size);
+    let constants = file.program().constant_segment();
+    for index in 0..u32::try_from(file.program().segments().len()).unwrap_or(u32::MAX) {
+        let Some(segment) = file.segment(index) else { continue };
+        let own = constants.filter(|constants| constants.segment_index() == index);
+        let offsets = own.into_iter().flat_map(|constants| constants.offsets().iter());
+        let steps = (0..segment.end.saturating_sub(segment.start)).step_by(BETWEEN as usize);
+        for start in offsets.chain(steps).filter_map(|offset| segment.start.checked_add(offset)) {
+            sample(start..start.saturating_add(SAMPLE).min(segment.end));
+        }
+        sample(segment.end.saturating_sub(SAMPLE).max(segment.start)..segment.end);
+    }
+    hasher.update(&loader.size().to_le_bytes());
+    for bytes in external.samples(SAMPLE as usize) {
+        hasher.update(bytes);
+    }
+    hasher.digest128()
+}
+
+/// Opens the packed weights of the program with this fingerprint. An error is a reason to do without them.
+pub(crate) fn open(path: &Path, fingerprint: u128, copy: bool) -> Result<External, String> {
+    let reason = |reason: &dyn std::fmt::Display| {
+        format!("{} is not used: {reason}. `sconce pack` makes it anew", path.display())
+    };
+    let opened = if copy { FileBytes::read(path) } else { FileBytes::map(path) };
+    let mut packs = External::default();
+    packs.add(&path.display().to_string(), opened.map_err(|error| reason(&error))?).map_err(|error| reason(&error))?;
+    match packs.find(PACKED).and_then(|entry| packs.bytes(entry)) {
+        Some(found) if *found == fingerprint.to_le_bytes() => Ok(packs),
+        Some(_) => Err(reason(&"its weights were packed from another version of the program")),
+        None => Err(reason(&"it holds no packed weights")),
+    }
+}
+
+#[cfg(feature = "pack")]
+mod write {
+    use super::{Options, PACKED, fingerprint};
+    use crate::{Error, Input, Module, Source, Tensor, instruction_sets};
+    use sconce_core::ValueInfo;
+    use sconce_format::ptd::model::{Data, Entry};
+    use sconce_kernels::Isa;
+
+    impl Options {
+        /// Packs a program's weights for some of the [`instruction_sets`] of this machine, and gives the bytes of a file
+        /// that loads find as `MODEL.packed.ptd` beside `MODEL.pte`. Every method runs once for that, on zeros. The options
+        /// count as they do for a load: weights for [`Options::exact`] are others.
+        pub fn pack<'a>(self, source: impl Into<Source<'a>>, sets: &[&str]) -> Result<Vec<u8>, Error> {
+            let source = source.into();
+            let mut data = Data::default();
+            for name in sets {
+                let unknown = || Error::InstructionSet { name: (*name).to_owned(), available: instruction_sets() };
+                let set = Isa::available().find(|isa| isa.name() == *name).ok_or_else(unknown)?;
+                let options = Options { engine_set: Some(set), packed: false, ..self.clone() };
+                let module = options.load(source.clone())?;
+                if data.entries.is_empty() {
+                    let fingerprint = fingerprint(module.program(), module.external()).to_le_bytes();
+                    data.entries.push(entry(PACKED, &fingerprint));
+                }
+                for method in module.methods() {
+                    run_on_zeros(&module, &method)?;
+                    module.packed(&method, &mut |name, bytes| data.entries.push(entry(name, bytes)))?;
+                }
+            }
+            data.entries.sort_by(|a, b| a.key.cmp(&b.key));
+            data.entries.dedup_by(|a, b| a.key == b.key);
+            Ok(data.write())
+        }
+    }
+
+    fn entry(key: &str, data: &[u8]) -> Entry<'static> {
+        Entry { key: key.to_owned(), data: data.to_vec().into(), layout: None }
+    }
+
+    fn run_on_zeros(module: &Module, method: &str) -> Result<(), Error> {
+        let mut session = module.method_session(method)?;
+        let view = session.view();
+        let zeros = (0..view.inputs()).map(|index| match view.input(index) {
+            Some(ValueInfo::Tensor { dtype, shape, .. }) => Tensor::zeros(dtype, shape.sizes()).map(Some),
+            _ => Ok(None),
+        });
+        let zeros = zeros.collect::<Result<Vec<_>, _>>()?;
+        let inputs: Vec<_> = zeros.iter().map(|zeros| zeros.as_ref().map_or(Input::Recorded, Input::Tensor)).collect();
+        session.run_with(&inputs, |_| ())
+    }
+}
