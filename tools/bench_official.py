@@ -6,8 +6,9 @@
 
 Each round is a fresh process, so neither side inherits the other's caches, and a slow spell of the machine falls on
 both. Every program needs its golden `NAME.npz` beside it: it supplies the official runtime's inputs, all tensors. The
-median is that over the rounds of the median of each round; the fastest run and the fastest load to first output are those
-of all rounds.
+median is that over the rounds of the median of each round; the fastest run, the fastest load to first output and the least
+memory are those of all rounds. Memory is what the process holds at most, in MB, less what it held before the load (of the
+official side, that is Python with PyTorch). Weights that `sconce pack` packed beside a program are used.
 
 The scaling mode compares a second thread with the most a second core can give: it runs one 1-thread process, two
 1-thread processes at once, then one 2-thread process. With t the latencies, those of the two processes taken together,
@@ -20,6 +21,7 @@ The scaling mode compares a second thread with the most a second core can give: 
 import argparse
 import json
 import pathlib
+import resource
 import statistics
 import subprocess
 import sys
@@ -33,6 +35,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1, help="threads of both sides (default 1)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each side (default 3)")
     parser.add_argument("--seconds", type=float, default=3, help="how long an official round measures (default 3)")
+    parser.add_argument("--exact", action="store_true", help="pass --exact to sconce")
     parser.add_argument("--scaling", action="store_true", help="compare two threads with two processes")
     parser.add_argument("--official-round", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -45,20 +48,21 @@ def main():
 
 
 def comparison_table(options):
-    """Medians, fastest runs, and load to first output, each with the ratio; geometric means of the ratios at the end."""
+    """Medians, fastest runs, load to first output and memory, with their ratios; geometric means of these at the end."""
     print(f"{options.threads} thread(s), {options.rounds} alternating rounds, milliseconds: official / sconce\n")
-    print("| program | median | ratio | fastest run | ratio | load to first output | ratio |")
-    print("|---|---:|---:|---:|---:|---:|---:|", flush=True)
+    print("| program | median | ratio | fastest run | ratio | load to first output | ratio | memory | ratio |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|", flush=True)
     ratios = []
     for file in options.files:
         official, ours = [], []
         for _ in range(options.rounds):
             official.append(official_round(file, options))
-            ours.append(sconce_round(options.sconce, file, options.threads))
+            ours.append(sconce_round(options.sconce, file, options.threads, options.exact))
         pairs = [
             [middle(rounds, "median_ms") for rounds in (official, ours)],
             [min(round["min_ms"] for round in rounds) for rounds in (official, ours)],
             [min(round["load_ms"] + round["first_ms"] for round in rounds) for rounds in (official, ours)],
+            [min(round["peak_rss_mb"] for round in rounds) for rounds in (official, ours)],
         ]
         ratios.append([theirs / own for theirs, own in pairs])
         cells = [f"{theirs:.2f} / {own:.2f} | {theirs / own:.2f}x" for theirs, own in pairs]
@@ -93,12 +97,12 @@ def middle(rounds, key):
     return statistics.median(measured[key] for measured in rounds)
 
 
-def sconce_round(sconce, file, threads):
-    return finish_sconce(start_sconce(sconce, file, threads))
+def sconce_round(sconce, file, threads, exact=False):
+    return finish_sconce(start_sconce(sconce, file, threads, exact))
 
 
-def start_sconce(sconce, file, threads):
-    command = [sconce, "bench", str(file), "--threads", str(threads), "--json"]
+def start_sconce(sconce, file, threads, exact=False):
+    command = [sconce, "bench", str(file), "--threads", str(threads), "--json", *["--exact"] * exact]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
@@ -134,6 +138,7 @@ def time_official(file, threads, seconds):
         inputs = [torch.from_numpy(golden[name]) for name in names]
 
     external = file.with_suffix(".ptd")
+    before = memory_now()
     started = time.perf_counter()
     module = portable_lib._load_for_executorch(str(file), str(external) if external.exists() else None)
     load = time.perf_counter() - started
@@ -144,7 +149,14 @@ def time_official(file, threads, seconds):
     milliseconds = {
         "load_ms": load, "first_ms": first, "min_ms": min(latencies), "median_ms": statistics.median(latencies),
     }
-    return {key: value * 1e3 for key, value in milliseconds.items()} | {"runs": len(latencies)}
+    taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    return {key: value * 1e3 for key, value in milliseconds.items()} | {"runs": len(latencies), "peak_rss_mb": taken / 1e6}
+
+
+def memory_now():
+    """Bytes of memory that this process holds."""
+    pages = pathlib.Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * resource.getpagesize()
 
 
 def time_call(module, inputs):
