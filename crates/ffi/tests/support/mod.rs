@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The repository.
 pub(crate) fn root() -> PathBuf {
@@ -66,7 +67,9 @@ pub(crate) fn array(golden: &str, name: &str) -> String {
     archive.by_name(&format!("{name}.npy")).unwrap().read_to_end(&mut bytes).unwrap();
     assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
     let header = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
-    let path = temporary(&format!("{}.{name}.raw", golden.replace('/', "_")));
+    // Tests run side by side, and each reads its own.
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let path = temporary(&format!("{}-{}.raw", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
     std::fs::write(&path, &bytes[10 + header..]).unwrap();
     path
 }
