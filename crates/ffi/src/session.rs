@@ -17,12 +17,14 @@ use std::time::Instant;
 /// A session of the facade, with who listens to it.
 pub(crate) struct Runner {
     session: Session,
+    outputs: usize,
     trace: Option<Trace>,
 }
 
 impl Runner {
     pub(crate) fn new(module: &sconce::Module, method: &str, profiler: Option<Profiler>) -> Outcome<Self> {
-        let mut runner = Self { session: module.method_session(method)?, trace: None };
+        let session = module.method_session(method)?;
+        let mut runner = Self { outputs: session.view().outputs(), session, trace: None };
         runner.listen(profiler);
         Ok(runner)
     }
@@ -52,7 +54,7 @@ impl Runner {
 
     /// Runs and writes the outputs, all tensors, into tensors of the caller.
     pub(crate) unsafe fn run_into(&mut self, inputs: &[Input<'_>], outputs: &[*mut ETTensor]) -> Outcome {
-        let want = self.session.view().outputs();
+        let want = self.outputs;
         if outputs.len() != want {
             let (method, have) = (self.session.method(), outputs.len());
             return Err(Failure::argument(format_args!("`{method}` gives {want} output(s), {have} were asked for")));
@@ -90,7 +92,7 @@ impl ETSession {
         match self.runner.try_lock() {
             Ok(mut runner) => body(&mut runner),
             Err(Poisoned(runner)) => body(&mut runner.into_inner()),
-            Err(WouldBlock) => Err(Failure::state("another thread runs this session: give each thread its own")),
+            Err(WouldBlock) => Err(Failure::state("the session is running: give each thread its own")),
         }
     }
 }

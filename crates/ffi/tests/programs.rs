@@ -1,4 +1,5 @@
 //! C programs that use the library as an application does.
+#![cfg(unix)]
 mod support;
 use support::{array, compile, file, run, run_c};
 
