@@ -4,7 +4,7 @@
 //! cargo run --release -p sconce-ffi --example overhead [MODEL.pte]
 //! ```
 //!
-//! The model's inputs are tensors. Each way is timed in turn, many times in small batches, and the fastest and the median
+//! The model's inputs and outputs are float32 tensors. Each way is timed in turn, many times in small batches, and the fastest and the median
 //! batch of each are printed, in nanoseconds per call.
 #![allow(unsafe_code, reason = "calls the library as C does")]
 use executorch_ffi::*;
@@ -36,13 +36,52 @@ fn check(status: *mut ETStatus) {
     }
 }
 
-/// A tensor of the C interface over the elements of one of the facade, which holds float32.
-fn lend(tensor: &Tensor) -> *mut ETTensor {
+/// A float32 tensor of the facade as one of the C interface.
+fn copy(tensor: &Tensor) -> *mut ETTensor {
     let shape: Vec<i64> = tensor.sizes().iter().map(|&size| size as i64).collect();
-    let (data, size, mut lent) = (tensor.bytes().as_ptr().cast_mut(), tensor.bytes().len(), null_mut());
-    // SAFETY: pointers are valid, and the facade's tensor outlives the lent one, which is not written.
-    check(unsafe { et_tensor_borrow(data.cast(), size, shape.as_ptr(), shape.len() as i32, 0, &mut lent) });
-    lent
+    let (bytes, mut made) = (tensor.bytes(), null_mut());
+    // SAFETY: pointers are valid.
+    check(unsafe {
+        et_tensor_create(bytes.as_ptr().cast(), bytes.len(), shape.as_ptr(), shape.len() as i32, 0, &mut made)
+    });
+    made
+}
+
+/// A way to run the model.
+struct Way<'a> {
+    name: &'static str,
+    call: Box<dyn FnMut() + 'a>,
+    times: Vec<f64>,
+}
+
+impl<'a> Way<'a> {
+    fn new(name: &'static str, call: impl FnMut() + 'a) -> Self {
+        Self { name, call: Box::new(call), times: Vec::new() }
+    }
+
+    fn time(&mut self) {
+        let start = Instant::now();
+        (0..BATCH).for_each(|_| (self.call)());
+        self.times.push(start.elapsed().as_secs_f64() * 1e9 / f64::from(BATCH));
+    }
+
+    fn print(&mut self) {
+        self.times.sort_by(f64::total_cmp);
+        let (fastest, median) = (self.times[0], self.times[self.times.len() / 2]);
+        println!("{:20} fastest {fastest:6.0} ns, median {median:6.0} ns", self.name);
+    }
+}
+
+/// The model through the C interface: a module, and a session of it.
+fn open(path: String) -> (*mut ETModule, *mut ETSession) {
+    let path = CString::new(path).expect("a path without zero bytes");
+    let (mut module, mut session) = (null_mut(), null_mut());
+    // SAFETY: pointers are valid.
+    unsafe {
+        check(et_module_load_file(path.as_ptr(), &mut module));
+        check(et_session_create(module, c"forward".as_ptr(), &mut session));
+    }
+    (module, session)
 }
 
 fn main() {
@@ -52,55 +91,33 @@ fn main() {
     let tensors = zeros(&module);
     let inputs: Vec<Input<'_>> = tensors.iter().map(Input::from).collect();
     let mut session = module.session().expect("a session");
-
-    let (mut c_module, mut c_session) = (null_mut(), null_mut());
-    let lent: Vec<_> = tensors.iter().map(lend).collect();
-    let content = |&tensor: &*mut ETTensor| ETValueContent { tensor };
-    let values: Vec<_> =
-        lent.iter().map(|tensor| ETValue { kind: ETValueKind::Tensor as i32, content: content(tensor) }).collect();
-    let count = lent.len() as i32;
-    let c_path = CString::new(path).expect("a path without zero bytes");
-    // SAFETY: pointers are valid.
-    check(unsafe { et_module_load_file(c_path.as_ptr(), &mut c_module) });
-    // SAFETY: pointers are valid.
-    check(unsafe { et_session_create(c_module, c"forward".as_ptr(), &mut c_session) });
     let results = session.run(&inputs).expect("a run");
-    let targets: Vec<_> = results.iter().map(|result| lend(result.tensor().expect("a tensor"))).collect();
 
-    let mut ways: [(&str, Box<dyn FnMut()>, Vec<f64>); 4] = [
-        ("Module::forward", Box::new(|| drop(module.forward(&inputs).expect("a run"))), Vec::new()),
-        (
-            "et_module_forward",
-            Box::new(|| {
-                let (mut outputs, mut length) = (null_mut(), 0);
-                // SAFETY: pointers are valid; the outputs are freed once.
-                unsafe {
-                    check(et_module_forward(c_module, lent.as_ptr(), count, &mut outputs, &mut length));
-                    et_tensor_array_free(outputs, length);
-                }
-            }),
-            Vec::new(),
-        ),
-        ("Session::run_with", Box::new(|| session.run_with(&inputs, |_| ()).expect("a run")), Vec::new()),
-        (
-            "et_session_run_into",
-            Box::new(|| {
-                let (into, length) = (targets.as_ptr(), targets.len() as i32);
-                // SAFETY: pointers are valid.
-                check(unsafe { et_session_run_into(c_session, values.as_ptr(), count, into, length) });
-            }),
-            Vec::new(),
-        ),
+    let (c_module, c_session) = open(path);
+    let given: Vec<_> = tensors.iter().map(copy).collect();
+    let targets: Vec<_> = results.iter().map(|result| copy(result.tensor().expect("a tensor"))).collect();
+    let value = |&tensor: &_| ETValue { kind: ETValueKind::Tensor as i32, content: ETValueContent { tensor } };
+    let values: Vec<ETValue> = given.iter().map(value).collect();
+    let (count, target_count) = (given.len() as i32, targets.len() as i32);
+
+    let mut ways = [
+        Way::new("Module::forward", || drop(module.forward(&inputs).expect("a run"))),
+        Way::new("et_module_forward", || {
+            let (mut outputs, mut length) = (null_mut(), 0);
+            // SAFETY: pointers are valid; the outputs are freed once.
+            unsafe {
+                check(et_module_forward(c_module, given.as_ptr(), count, &mut outputs, &mut length));
+                et_tensor_array_free(outputs, length);
+            }
+        }),
+        Way::new("Session::run_with", || session.run_with(&inputs, |_| ()).expect("a run")),
+        // SAFETY: pointers are valid.
+        Way::new("et_session_run_into", || unsafe {
+            check(et_session_run_into(c_session, values.as_ptr(), count, targets.as_ptr(), target_count));
+        }),
     ];
     for _ in 0..ROUNDS {
-        for (_, call, times) in &mut ways {
-            let start = Instant::now();
-            (0..BATCH).for_each(|_| call());
-            times.push(start.elapsed().as_secs_f64() * 1e9 / f64::from(BATCH));
-        }
+        ways.iter_mut().for_each(Way::time);
     }
-    for (name, _, times) in &mut ways {
-        times.sort_by(f64::total_cmp);
-        println!("{name:20} fastest {:6.0} ns, median {:6.0} ns", times[0], times[times.len() / 2]);
-    }
+    ways.iter_mut().for_each(Way::print);
 }
