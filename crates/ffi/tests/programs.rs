@@ -25,6 +25,17 @@ fn queued_calls() {
 }
 
 #[test]
+fn many_loads_and_damaged_programs() {
+    let abs = file("tests/golden/samples/abs.float32.0.pte");
+    let stress = compile(&format!("{}/tests/c/stress.c", env!("CARGO_MANIFEST_DIR")), "stress", true);
+    run(&stress, &["loops", &abs, "50"]);
+    run(&stress, &["resident", &abs, "1000", "256"]);
+    for program in [&abs, &file(DIGITS), &file("tests/golden/cond.pte"), &file("tests/golden/xnnpack/xnnpack.pte")] {
+        run(&stress, &["broken", program, "200"]);
+    }
+}
+
+#[test]
 fn operators_and_backends_of_the_application() {
     let scale = support::temporary("scale.pte");
     std::fs::write(&scale, scaling()).unwrap();

@@ -1,4 +1,4 @@
-/* Queued calls: storm DIGITS.pte INPUT EXPECTED ROUNDS */
+/* Queued calls: storm DIGITS.pte INPUT EXPECTED ROUNDS, where EXPECTED may be - for anything */
 #define _POSIX_C_SOURCE 200809L /* nanosleep */
 #include "check.h"
 #include <pthread.h>
@@ -72,7 +72,7 @@ static void free_while_queued(int rounds) {
             CHECK(atomic_load(&calls[i].heard) == 1 && (calls[i].code == ET_OK || calls[i].code == ET_INVALID_STATE));
             ran += calls[i].code == ET_OK;
             turned_away += calls[i].code == ET_INVALID_STATE;
-            if (calls[i].code == ET_OK) expect_floats(calls[i].outputs[0].as.tensor, expected);
+            if (calls[i].code == ET_OK && strcmp(expected, "-")) expect_floats(calls[i].outputs[0].as.tensor, expected);
             CHECK(et_task_cancel(calls[i].task) == 0);
             finish(&calls[i]);
         }
