@@ -61,20 +61,28 @@ impl Runner {
         }
         let mut spans = Vec::with_capacity(want);
         for (index, &output) in outputs.iter().enumerate() {
+            if outputs.iter().take(index).any(|&earlier| earlier == output) {
+                return Err(Failure::argument(format_args!("the tensor for output {index} is given twice")));
+            }
             // SAFETY: NULL or a tensor of this library, as the header asks.
             let output = unsafe { output.as_ref() }.ok_or_else(|| missing(&format!("output {index}")))?;
             spans.push(output.span());
         }
         apart(&value::spans(inputs), &spans)?;
+        // SAFETY: not NULL, as found above, and each given once; inputs are held by their elements only. So nothing
+        // else refers to the tensors, which are for one thread at a time.
+        let mut outputs: Vec<_> = outputs.iter().map(|&output| unsafe { &mut *output }).collect();
         self.run(inputs, |results| {
-            for (index, &output) in outputs.iter().enumerate() {
+            // All or nothing.
+            let mut found = Vec::with_capacity(want);
+            for (index, output) in outputs.iter().enumerate() {
                 let Value::Tensor(result) = results.get(index)? else {
                     return Err(Failure::argument(format_args!("output {index} is no tensor: use et_module_run")));
                 };
-                // SAFETY: not NULL, as found above; inputs are held by their elements only, so nothing else refers to the
-                // tensor itself, which is for one thread at a time.
-                unsafe { &mut *output }.assign(index, &result)?;
+                output.fits(index, &result)?;
+                found.push(result);
             }
+            outputs.iter_mut().zip(&found).for_each(|(output, result)| output.assign(result));
             Ok(())
         })
     }
