@@ -84,7 +84,7 @@ fn exponentials<T: Float>(x: &[T], max: T::Compute, out: &mut [T]) -> f64 {
     for (x, out) in x.iter().zip(out) {
         for i in 0..LANES {
             let e = (x[i].widen() - max).decay();
-            lanes[i] = lanes[i] + e;
+            lanes[i] += e;
             out[i] = T::narrow(e);
         }
     }
