@@ -17,7 +17,7 @@ Future<void> runTests() async {
   for (final (name, body) in _tests) {
     final time = Stopwatch()..start();
     try {
-      await body();
+      await Future.sync(body).timeout(const Duration(seconds: 60));
       stdout.writeln('ok      $name (${time.elapsedMilliseconds} ms)');
     } on Object catch (error, trace) {
       failed++;

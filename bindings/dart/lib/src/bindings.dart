@@ -80,7 +80,6 @@ final class ETCandidate extends Struct {
   external Pointer<ETLoadOptions> options;
 }
 
-typedef TaskCallback = Void Function(Pointer<Void> userData, Pointer<ETStatus> status);
 typedef Status = Pointer<ETStatus>;
 typedef Text = Pointer<Utf8String>;
 typedef Module = Pointer<ETModule>;
@@ -173,31 +172,8 @@ final class Bindings {
     Status Function(Module, Text, int, Pointer<ETValueInfo>)
   >('et_module_output_info');
 
-  /// The task options, which this package leaves at their defaults, and the task, which it does not ask for, are null.
-  late final moduleRunAsync = _library.lookupFunction<
-    Status Function(
-      Module,
-      Text,
-      Pointer<ETValue>,
-      Int32,
-      Pointer<Pointer<ETValue>>,
-      Pointer<Int32>,
-      Pointer<Void>,
-      Pointer<NativeFunction<TaskCallback>>,
-      Pointer<Void>,
-      Pointer<Void>,
-    ),
-    Status Function(
-      Module,
-      Text,
-      Pointer<ETValue>,
-      int,
-      Pointer<Pointer<ETValue>>,
-      Pointer<Int32>,
-      Pointer<Void>,
-      Pointer<NativeFunction<TaskCallback>>,
-      Pointer<Void>,
-      Pointer<Void>,
-    )
-  >('et_module_run_async');
+  late final moduleRun = _library.lookupFunction<
+    Status Function(Module, Text, Pointer<ETValue>, Int32, Pointer<Pointer<ETValue>>, Pointer<Int32>),
+    Status Function(Module, Text, Pointer<ETValue>, int, Pointer<Pointer<ETValue>>, Pointer<Int32>)
+  >('et_module_run');
 }

@@ -1,7 +1,7 @@
 /// Which library is used, and whether it fits.
 ///
-/// Each isolate opens the library for itself (the operating system loads it once); an isolate that loads models on behalf
-/// of another is told where the other found it.
+/// Each isolate opens the library for itself (the operating system loads it once). The isolate of a model is told where
+/// the one that asked for the model found it.
 library;
 
 import 'dart:ffi';

@@ -1,11 +1,11 @@
-/// Dart values as values of the C interface, and back.
+/// Values on their way: from the caller's isolate to that of the model, into native memory, and back.
 ///
-/// Inputs live in a [NativeScope]: tensors lie over a copy of their bytes in it, so that each byte is copied once.
-/// Outputs are copied out and freed at once.
+/// Between isolates the bytes of tensors travel as [TransferableTypedData], which is copied when it is made and then
+/// moved. Native inputs live in a [NativeScope] for the length of a run; native outputs are freed as soon as they are read.
 library;
 
 import 'dart:ffi';
-import 'dart:typed_data';
+import 'dart:isolate';
 
 import 'bindings.dart';
 import 'exceptions.dart';
@@ -14,78 +14,98 @@ import 'native_memory.dart';
 import 'tensor.dart';
 import 'value_info.dart';
 
-/// The [values] as an array in [scope]. They may be [TensorData], int, double, bool, String and null.
+/// A tensor between isolates.
+final class TravellingTensor {
+  TravellingTensor._(this._shape, this._type, this._bytes);
+
+  final List<int> _shape;
+  final TensorType _type;
+  final TransferableTypedData _bytes;
+
+  /// The tensor, where it arrived.
+  TensorData arrive() => TensorData(shape: _shape, dataType: _type, data: _bytes.materialize().asUint8List());
+}
+
+/// The [values] of a caller, ready to travel. They may be [TensorData], int, double, bool, String and null.
+List<Object?> departing(List<Object?> values) => [
+  for (final value in values)
+    switch (value) {
+      TensorData(:final shape, :final dataType, :final data) => TravellingTensor._(
+        List.of(shape),
+        dataType,
+        TransferableTypedData.fromList([data]),
+      ),
+      null || int() || double() || bool() || String() => value,
+      _ =>
+        throw invalidArgument(
+          'A ${value.runtimeType} cannot be passed to a method; TensorData, int, double, bool, String and null can.',
+        ),
+    },
+];
+
+/// What [departing] gave, in the other isolate.
+List<Object?> arriving(List<Object?> values) => [
+  for (final value in values) value is TravellingTensor ? value.arrive() : value,
+];
+
+/// The [values] as an array in [scope].
 Pointer<ETValue> writeValues(NativeLibrary library, NativeScope scope, List<Object?> values) {
   final array = scope.allocate(values.length * sizeOf<ETValue>()).cast<ETValue>();
-  for (var i = 0; i < values.length; i++) {
-    _writeValue(library, scope, array[i], values[i]);
+  for (final (i, value) in values.indexed) {
+    array[i].kind = _writeContent(library, scope, array[i].content, value).index;
   }
   return array;
 }
 
-void _writeValue(NativeLibrary library, NativeScope scope, ETValue target, Object? value) {
-  final content = target.content;
-  final ValueKind kind;
+ValueKind _writeContent(NativeLibrary library, NativeScope scope, ETValueContent content, Object? value) {
   switch (value) {
-    case null:
-      kind = ValueKind.none;
     case final TensorData tensor:
-      kind = ValueKind.tensor;
       content.tensor = _writeTensor(library, scope, tensor);
+      return ValueKind.tensor;
     case final int integer:
-      kind = ValueKind.integer;
       content.integer = integer;
+      return ValueKind.integer;
     case final double number:
-      kind = ValueKind.number;
       content.number = number;
+      return ValueKind.number;
     case final bool boolean:
-      kind = ValueKind.boolean;
       content.boolean = boolean ? 1 : 0;
+      return ValueKind.boolean;
     case final String text:
-      kind = ValueKind.string;
       content.string = scope.string(text);
+      return ValueKind.string;
     default:
-      throw invalidArgument(
-        'A ${value.runtimeType} cannot be passed to a method; TensorData, int, double, bool, String and null can.',
-      );
+      return ValueKind.none;
   }
-  target.kind = kind.index;
 }
 
 Pointer<ETTensor> _writeTensor(NativeLibrary library, NativeScope scope, TensorData tensor) {
-  final shape = scope.allocate(tensor.shape.length * sizeOf<Int64>()).cast<Int64>();
-  for (var i = 0; i < tensor.shape.length; i++) {
-    shape[i] = tensor.shape[i];
+  final rank = tensor.shape.length;
+  final shape = scope.allocate(rank * sizeOf<Int64>()).cast<Int64>();
+  for (final (i, size) in tensor.shape.indexed) {
+    shape[i] = size;
   }
   final out = scope.allocate(sizeOf<Pointer<ETTensor>>()).cast<Pointer<ETTensor>>();
-  final bytes = scope.copy(tensor.data);
-  library.check(
-    library.bindings.tensorBorrow(
-      bytes.cast(),
-      tensor.data.length,
-      shape,
-      tensor.shape.length,
-      tensor.dataType.executorchValue,
-      out,
-    ),
-  );
+  final bytes = scope.copy(tensor.data).cast<Void>();
+  final type = tensor.dataType.executorchValue;
+  library.check(library.bindings.tensorBorrow(bytes, tensor.data.length, shape, rank, type, out));
   final native = out.value;
   scope.atEnd(() => library.bindings.tensorFree(native));
   return native;
 }
 
-/// The [count] values of an [array] that a run returned, which is freed.
+/// The [count] values of an [array] that a run returned, ready to travel. The array is freed.
 List<Object?> takeValues(NativeLibrary library, Pointer<ETValue> array, int count) {
   try {
-    return [for (var i = 0; i < count; i++) _readValue(library, array[i])];
+    return [for (var i = 0; i < count; i++) _readValue(library.bindings, array[i])];
   } finally {
     library.bindings.valueArrayFree(array, count);
   }
 }
 
-Object? _readValue(NativeLibrary library, ETValue value) => switch (ValueKind.values[value.kind]) {
+Object? _readValue(Bindings bindings, ETValue value) => switch (ValueKind.values[value.kind]) {
   ValueKind.none => null,
-  ValueKind.tensor => _readTensor(library.bindings, value.content.tensor),
+  ValueKind.tensor => _readTensor(bindings, value.content.tensor),
   ValueKind.integer => value.content.integer,
   ValueKind.number => value.content.number,
   ValueKind.boolean => value.content.boolean != 0,
@@ -93,15 +113,14 @@ Object? _readValue(NativeLibrary library, ETValue value) => switch (ValueKind.va
   ValueKind.list => throw ExecuTorchException(ExecuTorchErrorKind.internal, 'A run returned a list as one value.'),
 };
 
-TensorData _readTensor(Bindings bindings, Pointer<ETTensor> tensor) {
+TravellingTensor _readTensor(Bindings bindings, Pointer<ETTensor> tensor) {
   final rank = bindings.tensorRank(tensor);
   final shape = bindings.tensorShape(tensor);
   final size = bindings.tensorDataSize(tensor);
-  final data = Uint8List(size);
-  if (size > 0) data.setAll(0, bindings.tensorData(tensor).cast<Uint8>().asTypedList(size));
-  return TensorData(
-    shape: [for (var i = 0; i < rank; i++) shape[i]],
-    dataType: TensorType.fromExecuTorchValue(bindings.tensorDtype(tensor)),
-    data: data,
+  final data = bindings.tensorData(tensor).cast<Uint8>();
+  return TravellingTensor._(
+    [for (var i = 0; i < rank; i++) shape[i]],
+    TensorType.fromExecuTorchValue(bindings.tensorDtype(tensor)),
+    TransferableTypedData.fromList([if (size > 0) data.asTypedList(size)]),
   );
 }

