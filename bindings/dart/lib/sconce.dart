@@ -6,24 +6,15 @@
 /// await model.dispose();
 /// ```
 ///
-/// Loading happens in a helper isolate and running on threads of the library, so the calling isolate is never blocked.
-/// Every failure is an [ExecuTorchException].
+/// Each model lives in an isolate of its own, so the calling isolate is never blocked. Every failure is an
+/// [ExecuTorchException].
 library;
 
 export 'src/backend.dart';
-export 'src/exceptions.dart' show
-    ExecuTorchErrorKind,
-    ExecuTorchException,
-    ExecuTorchInferenceException,
-    ExecuTorchIOException,
-    ExecuTorchMemoryException,
-    ExecuTorchModelException,
-    ExecuTorchPlatformException,
-    ExecuTorchStateException,
-    ExecuTorchValidationException;
+export 'src/exceptions.dart' hide invalidArgument;
 export 'src/float16.dart';
 export 'src/library.dart' show ExecuTorch;
-export 'src/load_options.dart' show Engine, LoadOptions, ModelCandidate;
-export 'src/model.dart' show BestModel, ExecuTorchModel;
+export 'src/load_options.dart';
+export 'src/model.dart';
 export 'src/tensor.dart';
-export 'src/value_info.dart' show ValueInfo, ValueKind;
+export 'src/value_info.dart';

@@ -30,7 +30,8 @@ Future<void> runTests() async {
 
 /// Fails unless the two are equal; lists are compared element by element.
 void expect(Object? actual, Object? expected, [Object? context]) {
-  if (!_equal(actual, expected)) fail('expected $expected\n but got $actual${context == null ? '' : '\n   for $context'}');
+  if (_equal(actual, expected)) return;
+  fail('expected $expected\n but got $actual${context == null ? '' : '\n   for $context'}');
 }
 
 /// Fails unless |actual - expected| <= absolute + relative * |expected|, everywhere.

@@ -35,7 +35,8 @@ void failureTests() {
       Uint8List.sublistView(program, 0, program.length ~/ 2),
       Uint8List.fromList(program)..fillRange(64, 512, 0xff),
     ]) {
-      final error = await expectFailure(ExecuTorchErrorKind.modelLoadFailed, () => ExecuTorchModel.loadFromBytes(bytes));
+      Future<void> load() => ExecuTorchModel.loadFromBytes(bytes);
+      final error = await expectFailure(ExecuTorchErrorKind.modelLoadFailed, load);
       expect(error.message.length > 10, true, error);
     }
   });

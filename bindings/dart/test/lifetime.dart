@@ -117,7 +117,8 @@ void lifetimeTests() {
   test('an isolate that is killed during its calls ends cleanly', () async {
     for (var i = 0; i < 5; i++) {
       final ready = ReceivePort(), ended = ReceivePort();
-      final isolate = await Isolate.spawn(_runForever, (digits, digit('digit_4_a'), ready.sendPort), onExit: ended.sendPort);
+      final message = (digits, digit('digit_4_a'), ready.sendPort);
+      final isolate = await Isolate.spawn(_runForever, message, onExit: ended.sendPort);
       await ready.first;
       isolate.kill(priority: Isolate.immediate);
       await ended.first;

@@ -116,7 +116,8 @@ void numberTests() {
     expect(plain.toList(), [7.0, -2.0], 'a view, not a copy');
   });
   test('tensors are equal when type, shape, bytes and name are', () {
-    TensorData make({List<int> shape = const [2], String? name}) => TensorData.fromList([1, 2], shape: shape, name: name);
+    TensorData make({List<int> shape = const [2], String? name}) =>
+        TensorData.fromList([1, 2], shape: shape, name: name);
     expect(make() == make(), true);
     expect(make().hashCode, make().hashCode);
     expect(make() == make(shape: [1, 2]), false);

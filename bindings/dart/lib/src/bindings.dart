@@ -7,8 +7,8 @@ import 'dart:ffi';
 
 import 'native_memory.dart';
 
-/// The version of the interface that this package was written for: the upper 16 bits must agree, and the library's lower
-/// ones must not be less.
+/// The version of the interface that this package was written for: the upper 16 bits must agree, and the lower ones of
+/// the library must not be less.
 const int requiredAbiVersion = 0x00020001;
 
 final class ETModule extends Opaque {}
@@ -97,7 +97,9 @@ final class Bindings {
   late final abiVersion = _library.lookupFunction<Uint32 Function(), int Function()>('et_abi_version');
   late final version = _library.lookupFunction<Text Function(), Text Function()>('et_version');
   late final executorchVersion = _library.lookupFunction<Text Function(), Text Function()>('et_executorch_version');
-  late final setDebugEnabled = _library.lookupFunction<Void Function(Int32), void Function(int)>('et_set_debug_enabled');
+  late final setDebugEnabled = _library.lookupFunction<Void Function(Int32), void Function(int)>(
+    'et_set_debug_enabled',
+  );
   late final statusFree = _library.lookupFunction<Void Function(Status), void Function(Status)>('et_status_free');
   late final stringFree = _library.lookupFunction<Void Function(Text), void Function(Text)>('et_string_free');
 

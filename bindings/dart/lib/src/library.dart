@@ -14,8 +14,8 @@ import 'native_memory.dart';
 /// The native library, `libexecutorch_ffi`.
 ///
 /// It is looked for when it is first needed: at the path given to [open], else at the path in the environment variable
-/// `EXECUTORCH_FFI_LIBRARY`, else under its usual name beside the executable, else in the process itself and wherever the
-/// system looks for libraries.
+/// `EXECUTORCH_FFI_LIBRARY`, else under its usual name beside the executable, else in the process itself and wherever
+/// the system looks for libraries.
 abstract final class ExecuTorch {
   /// The environment variable that says where the library is.
   static const libraryVariable = 'EXECUTORCH_FFI_LIBRARY';
@@ -28,7 +28,7 @@ abstract final class ExecuTorch {
     if (already != null && already.path != path) {
       throw ExecuTorchException(
         ExecuTorchErrorKind.invalidState,
-        'The library is already open (${already.path ?? 'in this process'}); call ExecuTorch.open before anything else.',
+        'The library is already open (${already.path ?? 'in this process'}): call ExecuTorch.open first of all.',
       );
     }
     _library ??= NativeLibrary.open(path);
@@ -72,8 +72,9 @@ final class NativeLibrary {
     } on ExecuTorchIOException catch (error) {
       throw ExecuTorchException(
         ExecuTorchErrorKind.ioError,
-        '$_usualName was not found: it is not in ${beside.join(' or ')}, and the system does not find it '
-        '(${error.message}). Put it there, set ${ExecuTorch.libraryVariable} to its path, or call ExecuTorch.open(path).',
+        '$_usualName was not found: there is no ${beside.join(' and no ')}, and the system does not find it '
+        '(${error.message}). Put it there, set ${ExecuTorch.libraryVariable} to its path, or call '
+        'ExecuTorch.open(path).',
       );
     }
   }
@@ -110,7 +111,7 @@ final class NativeLibrary {
       ExecuTorchErrorKind.unsupported,
       'The library ${path ?? 'in this process'} has '
       '${found == null ? 'no interface version' : 'version ${dotted(found)} of the interface'}, but this package needs '
-      '${dotted(requiredAbiVersion)} or a later ${requiredAbiVersion >> 16}.x: use a library and a package of one release.',
+      '${dotted(requiredAbiVersion)} or a later ${requiredAbiVersion >> 16}.x: use library and package of one release.',
     );
   }
 
@@ -121,6 +122,6 @@ final class NativeLibrary {
           ? 'libexecutorch_ffi.dylib'
           : 'libexecutorch_ffi.so';
 
-  /// Where applications keep their libraries: with the executable, in `lib` of a Linux bundle, in an application of macOS.
+  /// Where applications keep libraries: with the executable, in `lib` of a Linux bundle, in an application of macOS.
   static const _placesBesideExecutable = ['', '/lib', '/../Frameworks'];
 }

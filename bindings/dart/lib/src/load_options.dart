@@ -1,11 +1,6 @@
 /// How a model is loaded: options, and candidates to choose from.
 library;
 
-import 'dart:ffi';
-
-import 'bindings.dart';
-import 'native_memory.dart';
-
 /// What runs the operators.
 enum Engine {
   /// What is fastest.
@@ -48,26 +43,6 @@ final class LoadOptions {
 
   /// Files of external weights (`.ptd`).
   final List<String> dataPaths;
-
-  /// The options in the memory of [scope].
-  Pointer<ETLoadOptions> toNative(Bindings bindings, NativeScope scope) {
-    final options = scope.allocate(sizeOf<ETLoadOptions>()).cast<ETLoadOptions>();
-    bindings.loadOptionsInit(options);
-    final paths = scope.allocate(dataPaths.length * sizeOf<Pointer<Utf8String>>()).cast<Pointer<Utf8String>>();
-    for (var i = 0; i < dataPaths.length; i++) {
-      paths[i] = scope.string(dataPaths[i]);
-    }
-    options.ref
-      ..threads = threads
-      ..engine = engine.index
-      ..exact = exact ? 1 : 0
-      ..copy = copy ? 1 : 0
-      ..memoryLimit = memoryLimit
-      ..instructionLimit = instructionLimit
-      ..dataPaths = paths
-      ..dataPathCount = dataPaths.length;
-    return options;
-  }
 }
 
 /// One way to have a model, such as one export of it.

@@ -34,7 +34,7 @@ LoadedModule _load(
   Pointer<ETStatus> Function(NativeScope, Pointer<ETLoadOptions>, Pointer<Pointer<ETModule>>) load,
 ) => NativeScope.during((scope) {
   final out = scope.allocate(sizeOf<Pointer<ETModule>>()).cast<Pointer<ETModule>>();
-  library.check(load(scope, options.toNative(library.bindings, scope), out));
+  library.check(load(scope, _writeOptions(library.bindings, scope, options), out));
   return (module: out.value, index: 0, report: '');
 });
 
@@ -46,7 +46,7 @@ Loader bestLoader(List<ModelCandidate> candidates) =>
       for (final (i, candidate) in candidates.indexed) {
         array[i]
           ..path = scope.string(candidate.path)
-          ..options = candidate.options.toNative(bindings, scope);
+          ..options = _writeOptions(bindings, scope, candidate.options);
       }
       final module = scope.allocate(sizeOf<Pointer<ETModule>>()).cast<Pointer<ETModule>>();
       final index = scope.allocate(sizeOf<Int32>()).cast<Int32>();
@@ -55,3 +55,23 @@ Loader bestLoader(List<ModelCandidate> candidates) =>
       scope.atEnd(() => bindings.stringFree(report.value));
       return (module: module.value, index: index.value, report: report.value.text ?? '');
     });
+
+Pointer<ETLoadOptions> _writeOptions(Bindings bindings, NativeScope scope, LoadOptions options) {
+  final native = scope.allocate(sizeOf<ETLoadOptions>()).cast<ETLoadOptions>();
+  bindings.loadOptionsInit(native);
+  final count = options.dataPaths.length;
+  final paths = scope.allocate(count * sizeOf<Pointer<Utf8String>>()).cast<Pointer<Utf8String>>();
+  for (final (i, path) in options.dataPaths.indexed) {
+    paths[i] = scope.string(path);
+  }
+  native.ref
+    ..threads = options.threads
+    ..engine = options.engine.index
+    ..exact = options.exact ? 1 : 0
+    ..copy = options.copy ? 1 : 0
+    ..memoryLimit = options.memoryLimit
+    ..instructionLimit = options.instructionLimit
+    ..dataPaths = paths
+    ..dataPathCount = count;
+  return native;
+}

@@ -1,7 +1,6 @@
 /// A loaded program and its calls, for applications.
 library;
 
-import 'dart:async';
 import 'dart:isolate';
 import 'dart:typed_data';
 
@@ -31,8 +30,8 @@ final class ExecuTorchModel {
     return ExecuTorchModel._(await ModelIsolate.start(bytesLoader(program, options)), 'bytes');
   }
 
-  /// Loads the first of the [candidates] that loads, and says why those before it do not. If none does, the exception has
-  /// all the reasons.
+  /// Loads the first of the [candidates] that loads, and says why those before it do not. If none does, the exception
+  /// has all the reasons.
   static Future<BestModel> loadBest(List<ModelCandidate> candidates) async {
     final isolate = await ModelIsolate.start(bestLoader(candidates));
     final chosen = candidates[isolate.index];

@@ -1,12 +1,14 @@
 /// The isolate that a model lives in.
 ///
 /// Loading and running block a thread, and must not block the caller's. So each model has an isolate of its own, which
-/// loads the module, owns it, runs the calls that arrive in the order they arrive, and frees it. No pointer leaves it,
-/// and the library never calls back into Dart: callbacks from foreign threads can hang the virtual machine while listeners
-/// come and go or an isolate shuts down, and end the process when the isolate is gone. An isolate has neither problem.
+/// loads the module, owns it, runs the calls that arrive in the order they arrive, and frees it. No pointer leaves it.
 ///
-/// It ends when it is told to, or when the isolate that asked for the model ends, however that happens. The finalizer is
-/// for the case that all isolates end at once.
+/// The library's queue, which calls back from its own threads, is not used: such callbacks may hang the virtual machine
+/// when listeners are made meanwhile (dart-lang/sdk#61272) or when an isolate shuts down (dart-lang/native#2619), and end
+/// the process when the isolate is gone.
+///
+/// The isolate ends when it is told to, or when the isolate that asked for the model ends, however that happens. The
+/// finalizer is for the case that all isolates end at once.
 library;
 
 import 'dart:async';
@@ -18,6 +20,7 @@ import 'exceptions.dart';
 import 'library.dart';
 import 'loading.dart';
 import 'native_memory.dart';
+import 'tensor.dart';
 import 'value_info.dart';
 import 'values.dart';
 
@@ -148,7 +151,7 @@ final class _OwnedModule implements Finalizable {
       List<ValueInfo> describe(int count, Pointer<ETStatus> Function(int) ask) => List.generate(count, (index) {
         info.ref.size = sizeOf<ETValueInfo>();
         _library.check(ask(index));
-        return ValueInfo.fromNative(info.ref);
+        return _readInfo(info.ref);
       }, growable: false);
 
       final signatures = <String, Signature>{};
@@ -163,4 +166,19 @@ final class _OwnedModule implements Finalizable {
       return signatures;
     });
   }
+}
+
+/// What the library says about a value, with its borrowed parts copied.
+ValueInfo _readInfo(ETValueInfo info) {
+  final kind = ValueKind.values[info.kind];
+  if (kind != ValueKind.tensor) return ValueInfo(kind: kind, name: info.name.text);
+  List<int> sizes(Pointer<Int64> from) => List.unmodifiable([for (var i = 0; i < info.rank; i++) from[i]]);
+  return ValueInfo(
+    kind: kind,
+    dataType: info.dtype < 0 ? null : TensorType.fromExecuTorchValue(info.dtype),
+    shape: sizes(info.maximum),
+    minimumShape: sizes(info.minimum),
+    isDynamic: info.dynamic_ != 0,
+    name: info.name.text,
+  );
 }

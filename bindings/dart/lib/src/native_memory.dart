@@ -15,11 +15,11 @@ import 'exceptions.dart';
 /// The allocator of the process. Windows has no `malloc` that every process exports, but one for its components.
 final DynamicLibrary _process = Platform.isWindows ? DynamicLibrary.open('ole32.dll') : DynamicLibrary.process();
 
-final Pointer<Void> Function(int) _malloc = _process.lookupFunction<Pointer<Void> Function(Size), Pointer<Void> Function(int)>(
+final _malloc = _process.lookupFunction<Pointer<Void> Function(Size), Pointer<Void> Function(int)>(
   Platform.isWindows ? 'CoTaskMemAlloc' : 'malloc',
 );
 
-final void Function(Pointer<Void>) _free = _process.lookupFunction<Void Function(Pointer<Void>), void Function(Pointer<Void>)>(
+final _free = _process.lookupFunction<Void Function(Pointer<Void>), void Function(Pointer<Void>)>(
   Platform.isWindows ? 'CoTaskMemFree' : 'free',
 );
 
@@ -28,18 +28,20 @@ final class NativeScope {
   final List<void Function()> _releases = [];
 
   /// Zeroed memory, aligned for every element type.
-  Pointer<Uint8> allocate(int byteCount) {
+  Pointer<Uint8> allocate(int byteCount) =>
+      _allocate(byteCount)..asTypedList(byteCount).fillRange(0, byteCount, 0);
+
+  /// A copy of [bytes].
+  Pointer<Uint8> copy(Uint8List bytes) => _allocate(bytes.length)..asTypedList(bytes.length).setAll(0, bytes);
+
+  Pointer<Uint8> _allocate(int byteCount) {
     final memory = _malloc(byteCount == 0 ? 1 : byteCount).cast<Uint8>();
     if (memory == nullptr) {
       throw ExecuTorchException(ExecuTorchErrorKind.outOfMemory, 'There are no $byteCount bytes of memory left.');
     }
     atEnd(() => _free(memory.cast()));
-    memory.asTypedList(byteCount).fillRange(0, byteCount, 0);
     return memory;
   }
-
-  /// A copy of [bytes].
-  Pointer<Uint8> copy(Uint8List bytes) => allocate(bytes.length)..asTypedList(bytes.length).setAll(0, bytes);
 
   /// [text] as the C interface takes it: UTF-8 that a zero byte ends.
   Pointer<Utf8String> string(String text) {

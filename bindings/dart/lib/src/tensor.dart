@@ -41,7 +41,7 @@ enum TensorType {
   /// Unsigned, 32 bits.
   uint32('UInt32', 9, 4),
 
-  /// Unsigned, 64 bits. Dart's integers are signed, so values from 2^63 on appear as negative numbers with the same bits.
+  /// Unsigned, 64 bits. Dart's integers are signed: values from 2^63 on appear as negative numbers with the same bits.
   uint64('UInt64', 10, 8),
 
   /// IEEE half precision.

@@ -1,10 +1,6 @@
 /// What goes into a method and what comes out of it.
 library;
 
-import 'dart:ffi';
-
-import 'bindings.dart';
-import 'native_memory.dart';
 import 'tensor.dart';
 
 /// What a value is. The numbers are those of the C interface.
@@ -33,22 +29,15 @@ enum ValueKind {
 
 /// An input or output of a method.
 final class ValueInfo {
-  ValueInfo._(this.kind, this.dataType, this.shape, this.minimumShape, this.isDynamic, this.name);
-
-  /// What the library wrote about a value, with its borrowed parts copied.
-  factory ValueInfo.fromNative(ETValueInfo info) {
-    final kind = ValueKind.values[info.kind];
-    final rank = kind == ValueKind.tensor ? info.rank : 0;
-    List<int> sizes(Pointer<Int64> from) => List.unmodifiable([for (var i = 0; i < rank; i++) from[i]]);
-    return ValueInfo._(
-      kind,
-      kind == ValueKind.tensor && info.dtype >= 0 ? TensorType.fromExecuTorchValue(info.dtype) : null,
-      sizes(info.maximum),
-      sizes(info.minimum),
-      info.dynamic_ != 0,
-      info.name.text,
-    );
-  }
+  /// A description.
+  const ValueInfo({
+    required this.kind,
+    this.dataType,
+    this.shape = const [],
+    this.minimumShape = const [],
+    this.isDynamic = false,
+    this.name,
+  });
 
   /// What it is.
   final ValueKind kind;

@@ -1,7 +1,7 @@
 /// Values on their way: from the caller's isolate to that of the model, into native memory, and back.
 ///
 /// Between isolates the bytes of tensors travel as [TransferableTypedData], which is copied when it is made and then
-/// moved. Native inputs live in a [NativeScope] for the length of a run; native outputs are freed as soon as they are read.
+/// moved. Native inputs live in a [NativeScope] for the length of a run; native outputs are freed once they are read.
 library;
 
 import 'dart:ffi';
