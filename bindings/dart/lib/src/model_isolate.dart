@@ -4,8 +4,8 @@
 /// loads the module, owns it, runs the calls that arrive in the order they arrive, and frees it. No pointer leaves it.
 ///
 /// The library's queue, which calls back from its own threads, is not used: such callbacks may hang the virtual machine
-/// when listeners are made meanwhile (dart-lang/sdk#61272) or when an isolate shuts down (dart-lang/native#2619), and end
-/// the process when the isolate is gone.
+/// when listeners are made or closed meanwhile (up to Dart 3.9) or when an isolate shuts down, and end the process when
+/// the isolate is gone.
 ///
 /// The isolate ends when it is told to, or when the isolate that asked for the model ends, however that happens. The
 /// finalizer is for the case that all isolates end at once.
