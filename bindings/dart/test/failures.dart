@@ -48,7 +48,7 @@ void failureTests() {
   });
   test('no candidate loads', () async {
     await expectFailure(
-      ExecuTorchErrorKind.modelLoadFailed,
+      ExecuTorchErrorKind.ioError,
       () => ExecuTorchModel.loadBest([const ModelCandidate('/no/a.pte'), const ModelCandidate('/no/b.pte')]),
       words: ['/no/a.pte', '/no/b.pte'],
     );
@@ -84,9 +84,10 @@ void failureTests() {
     await expectFailure(ExecuTorchErrorKind.invalidArgument, () => model.inputsOf('backward'), words: ['backward']);
     await model.dispose();
   });
-  test('outputs that are not tensors need run', () async {
+  test('a program without forward', () async {
     final model = await ExecuTorchModel.load(golden('methods.pte'));
     await expectFailure(ExecuTorchErrorKind.invalidArgument, () => model.forward([]), words: ['forward']);
+    await expectFailure(ExecuTorchErrorKind.invalidArgument, () => model.inputs, words: ['forward', 'encode']);
     await model.dispose();
   });
   // A new isolate has opened no library yet.

@@ -105,20 +105,29 @@ void modelTests() {
   test('numbers, truth and nothing as inputs', () async {
     final model = await ExecuTorchModel.load(golden('scalar_inputs.pte'));
     final values = readNpz(golden('scalar_inputs.npz'));
-    final inputs = [
-      for (final (i, info) in model.inputs.indexed)
-        switch (info.kind) {
-          ValueKind.tensor => values['in$i'],
-          ValueKind.integer => values['in$i']!.toList().single.toInt(),
-          ValueKind.number => values['in$i']!.toList().single.toDouble(),
-          ValueKind.boolean => values['in$i']!.toList().single != 0,
-          _ => null,
-        },
-    ];
-    final outputs = await model.run('forward', inputs);
-    for (final (i, output) in outputs.indexed) {
-      expectClose((output! as TensorData).toList(), values['out$i']!.toList());
-    }
+    expect(
+      [for (final input in model.inputs) input.kind],
+      [
+        ValueKind.tensor,
+        ValueKind.integer,
+        ValueKind.number,
+        ValueKind.boolean,
+        ValueKind.none,
+        ValueKind.tensor,
+      ],
+    );
+    final [output] = await model.run('forward', [values['in0'], 3, 0.5, true, null, values['in5']]);
+    expectClose((output! as TensorData).toList(), values['out0']!.toList());
+    await model.dispose();
+  });
+  test('numbers, truth and nothing as outputs', () async {
+    final model = await ExecuTorchModel.load(golden('scalar_outputs.pte'));
+    final input = TensorData.fromList([1, 2, 3, 4, 5, 6, 7, 8], shape: [4, 2]);
+    final [rows, tensor, ...others] = await model.run('forward', [input]);
+    expect(rows, 4);
+    expect((tensor! as TensorData).toList(), [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
+    expect(others, [7, 9, 2.5, true, null]);
+    await expectFailure(ExecuTorchErrorKind.unsupported, () => model.forward([input]), words: ['Output 0', 'run(']);
     await model.dispose();
   });
   test('the best of several candidates', () async {

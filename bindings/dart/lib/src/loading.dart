@@ -2,7 +2,7 @@
 library;
 
 import 'dart:ffi';
-import 'dart:isolate';
+import 'dart:typed_data';
 
 import 'bindings.dart';
 import 'library.dart';
@@ -17,24 +17,29 @@ typedef Loader = LoadedModule Function(NativeLibrary library);
 
 /// Loads the program in the file at [path].
 Loader fileLoader(String path, LoadOptions options) =>
-    (library) => _load(library, options, (scope, nativeOptions, out) {
-      return library.bindings.moduleLoadFileWith(scope.string(path), nativeOptions, out);
+    (library) => _load(library, (scope, out) {
+      final native = _writeOptions(library.bindings, scope, options);
+      return library.bindings.moduleLoadFileWith(scope.string(path), native, out);
     });
 
-/// Loads the program in these [bytes].
-Loader bytesLoader(TransferableTypedData bytes, LoadOptions options) =>
-    (library) => _load(library, options, (scope, nativeOptions, out) {
-      final program = bytes.materialize().asUint8List();
-      return library.bindings.moduleLoadWith(scope.copy(program), program.length, nativeOptions, out);
+/// Loads the program in these [bytes]. They are copied now; the copy belongs to the isolate that calls the loader.
+Loader bytesLoader(Uint8List bytes, LoadOptions options) =>
+    _memoryLoader(nativeCopy(bytes).address, bytes.length, options);
+
+/// Apart, so that what is sent does not refer to the caller's bytes.
+Loader _memoryLoader(int address, int size, LoadOptions options) =>
+    (library) => _load(library, (scope, out) {
+      final program = scope.adopt(Pointer.fromAddress(address));
+      final native = _writeOptions(library.bindings, scope, options);
+      return library.bindings.moduleLoadWith(program, size, native, out);
     });
 
 LoadedModule _load(
   NativeLibrary library,
-  LoadOptions options,
-  Pointer<ETStatus> Function(NativeScope, Pointer<ETLoadOptions>, Pointer<Pointer<ETModule>>) load,
+  Pointer<ETStatus> Function(NativeScope scope, Pointer<Pointer<ETModule>> out) load,
 ) => NativeScope.during((scope) {
   final out = scope.allocate(sizeOf<Pointer<ETModule>>()).cast<Pointer<ETModule>>();
-  library.check(load(scope, _writeOptions(library.bindings, scope, options), out));
+  library.check(load(scope, out));
   return (module: out.value, index: 0, report: '');
 });
 

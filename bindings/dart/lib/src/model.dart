@@ -1,7 +1,6 @@
 /// A loaded program and its calls, for applications.
 library;
 
-import 'dart:isolate';
 import 'dart:typed_data';
 
 import 'exceptions.dart';
@@ -25,10 +24,8 @@ final class ExecuTorchModel {
       ExecuTorchModel._(await ModelIsolate.start(fileLoader(path, options)), path);
 
   /// Loads the program in these [bytes], which are copied.
-  static Future<ExecuTorchModel> loadFromBytes(Uint8List bytes, {LoadOptions options = const LoadOptions()}) async {
-    final program = TransferableTypedData.fromList([bytes]);
-    return ExecuTorchModel._(await ModelIsolate.start(bytesLoader(program, options)), 'bytes');
-  }
+  static Future<ExecuTorchModel> loadFromBytes(Uint8List bytes, {LoadOptions options = const LoadOptions()}) async =>
+      ExecuTorchModel._(await ModelIsolate.start(bytesLoader(bytes, options)), 'bytes');
 
   /// Loads the first of the [candidates] that loads, and says why those before it do not. If none does, the exception
   /// has all the reasons.

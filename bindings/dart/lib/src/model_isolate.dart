@@ -1,11 +1,11 @@
 /// The isolate that a model lives in.
 ///
 /// Loading and running block a thread, and must not block the caller's. So each model has an isolate of its own, which
-/// loads the module, owns it, runs the calls that arrive in the order they arrive, and frees it. No pointer leaves it.
+/// loads the module, owns it, runs the calls that arrive in the order they arrive, and frees it.
 ///
 /// The library's queue, which calls back from its own threads, is not used: such callbacks may hang the virtual machine
-/// when listeners are made or closed meanwhile (up to Dart 3.9) or when an isolate shuts down, and end the process when
-/// the isolate is gone.
+/// when listeners are made or closed meanwhile (seen with Dart 3.7) or when an isolate shuts down, and end the process
+/// when the isolate is gone.
 ///
 /// The isolate ends when it is told to, or when the isolate that asked for the model ends, however that happens. The
 /// finalizer is for the case that all isolates end at once.
@@ -51,8 +51,8 @@ final class ModelIsolate {
 
   /// Runs [method] when the calls before it are done.
   Future<List<Object?>> run(String method, List<Object?> values) async {
-    final travelling = departing(values);
-    return arriving(await _answer((reply) => _requests.send((reply, method, travelling))));
+    final inputs = departingInputs(values);
+    return arrivedOutputs(await _answer((reply) => _requests.send((reply, method, inputs))));
   }
 
   /// Ends the isolate when the calls before this one are done.
@@ -94,8 +94,8 @@ void _main((SendPort, Isolate, String?, Loader) message) {
 
 void _serve(RawReceivePort requests, _OwnedModule module, Object? request) {
   switch (request) {
-    case (final SendPort reply, final String method, final List<Object?> values):
-      _reply(reply, () => module.run(method, arriving(values)));
+    case (final SendPort reply, final String method, final List<Object?> inputs):
+      _reply(reply, () => module.run(method, inputs));
     default:
       module.free();
       requests.close();
@@ -129,13 +129,13 @@ final class _OwnedModule implements Finalizable {
   final Pointer<ETModule> _module;
   final NativeFinalizer _finalizer;
 
-  List<Object?> run(String method, List<Object?> values) => NativeScope.during((scope) {
+  List<Object?> run(String method, List<Object?> inputs) => NativeScope.during((scope) {
+    final array = writeInputs(_library, scope, inputs);
     final outputs = scope.allocate(sizeOf<Pointer<ETValue>>()).cast<Pointer<ETValue>>();
     final count = scope.allocate(sizeOf<Int32>()).cast<Int32>();
-    final inputs = writeValues(_library, scope, values);
     final name = scope.string(method);
-    _library.check(_library.bindings.moduleRun(_module, name, inputs, values.length, outputs, count));
-    return takeValues(_library, outputs.value, count.value);
+    _library.check(_library.bindings.moduleRun(_module, name, array, inputs.length, outputs, count));
+    return takeOutputs(_library, outputs.value, count.value);
   });
 
   void free() {

@@ -23,25 +23,30 @@ final _free = _process.lookupFunction<Void Function(Pointer<Void>), void Functio
   Platform.isWindows ? 'CoTaskMemFree' : 'free',
 );
 
+Pointer<Uint8> _allocate(int byteCount) {
+  final memory = _malloc(byteCount == 0 ? 1 : byteCount).cast<Uint8>();
+  if (memory == nullptr) {
+    throw ExecuTorchException(ExecuTorchErrorKind.outOfMemory, 'There are no $byteCount bytes of memory left.');
+  }
+  return memory;
+}
+
+/// A copy of [bytes] in native memory, aligned for every element type, for a scope to adopt.
+Pointer<Uint8> nativeCopy(Uint8List bytes) => _allocate(bytes.length)..asTypedList(bytes.length).setAll(0, bytes);
+
 /// Things of the native side that live and die together.
 final class NativeScope {
   final List<void Function()> _releases = [];
 
-  /// Zeroed memory, aligned for every element type.
-  Pointer<Uint8> allocate(int byteCount) =>
-      _allocate(byteCount)..asTypedList(byteCount).fillRange(0, byteCount, 0);
-
-  /// A copy of [bytes].
-  Pointer<Uint8> copy(Uint8List bytes) => _allocate(bytes.length)..asTypedList(bytes.length).setAll(0, bytes);
-
-  Pointer<Uint8> _allocate(int byteCount) {
-    final memory = _malloc(byteCount == 0 ? 1 : byteCount).cast<Uint8>();
-    if (memory == nullptr) {
-      throw ExecuTorchException(ExecuTorchErrorKind.outOfMemory, 'There are no $byteCount bytes of memory left.');
-    }
+  /// Takes over memory of [nativeCopy].
+  Pointer<Uint8> adopt(Pointer<Uint8> memory) {
     atEnd(() => _free(memory.cast()));
     return memory;
   }
+
+  /// Zeroed memory.
+  Pointer<Uint8> allocate(int byteCount) =>
+      adopt(_allocate(byteCount))..asTypedList(byteCount).fillRange(0, byteCount, 0);
 
   /// [text] as the C interface takes it: UTF-8 that a zero byte ends.
   Pointer<Utf8String> string(String text) {
