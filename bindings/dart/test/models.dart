@@ -127,7 +127,21 @@ void modelTests() {
     expect(rows, 4);
     expect((tensor! as TensorData).toList(), [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
     expect(others, [7, 9, 2.5, true, null]);
-    await expectFailure(ExecuTorchErrorKind.unsupported, () => model.forward([input]), words: ['Output 0', 'run(']);
+    await expectFailure(ExecuTorchErrorKind.unsupported, () => model.forward([input]), words: ['Output 6', 'run(']);
+    await model.dispose();
+  });
+  test('numbers from forward are tensors without sizes', () async {
+    final model = await ExecuTorchModel.load(golden('calls/aten__local_scalar_dense_int64.pte'));
+    final values = readNpz(golden('calls/aten__local_scalar_dense_int64.npz'));
+    final [number] = await model.forward([values['in0']!]);
+    expect([number.dataType, number.shape, number.toList()], [TensorType.int64, <int>[], values['out0']!.toList()]);
+    await model.dispose();
+  });
+  test('element types without a number', () async {
+    final model = await ExecuTorchModel.load(golden('calls/aten__fft_r2c_out.pte'));
+    expect(model.outputs.first.dataType, null);
+    final values = readNpz(golden('calls/aten__fft_r2c_out.npz'), skip: {'out0'});
+    await expectFailure(ExecuTorchErrorKind.unsupported, () => model.forward([values['in0']!]), words: ['TensorType']);
     await model.dispose();
   });
   test('the best of several candidates', () async {

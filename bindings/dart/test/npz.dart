@@ -7,8 +7,9 @@ import 'dart:typed_data';
 
 import 'package:sconce/sconce.dart';
 
-/// The arrays of the file at [path] by name. Where NumPy lacks a type (bfloat16), the caller says what the bits are.
-Map<String, TensorData> readNpz(String path) {
+/// The arrays of the file at [path] by name, but for those to [skip]. Where NumPy lacks a type (bfloat16), the caller
+/// says what the bits are.
+Map<String, TensorData> readNpz(String path, {Set<String> skip = const {}}) {
   final file = File(path).readAsBytesSync();
   final bytes = ByteData.sublistView(file);
   int short(int at) => bytes.getUint16(at, Endian.little);
@@ -24,7 +25,8 @@ Map<String, TensorData> readNpz(String path) {
     final start = header + 30 + short(header + 26) + short(header + 28);
     final stored = file.sublist(start, start + word(entry + 20));
     final npy = short(entry + 10) == 0 ? stored : ZLibDecoder(raw: true).convert(stored);
-    arrays[name.replaceFirst('.npy', '')] = _readNpy(Uint8List.fromList(npy));
+    final array = name.replaceFirst('.npy', '');
+    if (!skip.contains(array)) arrays[array] = _readNpy(Uint8List.fromList(npy));
     entry += 46 + nameLength + short(entry + 30) + short(entry + 32);
   }
   return arrays;

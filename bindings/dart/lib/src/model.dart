@@ -62,17 +62,23 @@ final class ExecuTorchModel {
   /// What [method] gives.
   List<ValueInfo> outputsOf(String method) => _signature(method).outputs;
 
-  /// Runs the method `forward`, whose outputs must all be tensors.
+  /// Runs the method `forward`. An output that is a number comes as a tensor without sizes (int64, float64 or bool);
+  /// for outputs of other kinds there is [run].
   Future<List<TensorData>> forward(List<TensorData> inputs) async {
     final outputs = await run('forward', inputs);
     return [
       for (final (i, output) in outputs.indexed)
-        output is TensorData
-            ? output
-            : throw ExecuTorchException(
+        switch (output) {
+          TensorData() => output,
+          int() => TensorData.fromList([output], shape: [], dataType: TensorType.int64),
+          double() => TensorData.fromList([output], shape: [], dataType: TensorType.float64),
+          bool() => TensorData.fromList([output ? 1 : 0], shape: [], dataType: TensorType.bool_),
+          _ =>
+            throw ExecuTorchException(
               ExecuTorchErrorKind.unsupported,
               "Output $i of 'forward' is $output, not a tensor; run('forward', inputs) gives outputs of every kind.",
             ),
+        },
     ];
   }
 

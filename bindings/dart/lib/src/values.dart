@@ -126,13 +126,21 @@ Object? _readValue(Bindings bindings, ETValue value) => switch (ValueKind.values
 };
 
 OutputTensor _readTensor(Bindings bindings, Pointer<ETTensor> tensor) {
+  final type = bindings.tensorDtype(tensor);
+  if (type < 0) {
+    throw ExecuTorchException(
+      ExecuTorchErrorKind.unsupported,
+      'An output has elements of a type that TensorType lacks, such as complex numbers; let the program return their '
+      'real and imaginary parts.',
+    );
+  }
   final rank = bindings.tensorRank(tensor);
   final shape = bindings.tensorShape(tensor);
   final size = bindings.tensorDataSize(tensor);
   final data = bindings.tensorData(tensor).cast<Uint8>();
   return OutputTensor._(
     [for (var i = 0; i < rank; i++) shape[i]],
-    TensorType.fromExecuTorchValue(bindings.tensorDtype(tensor)),
+    TensorType.fromExecuTorchValue(type),
     TransferableTypedData.fromList([if (size > 0) data.asTypedList(size)]),
   );
 }
