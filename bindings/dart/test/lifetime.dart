@@ -89,6 +89,14 @@ void lifetimeTests() {
       expect(done, 100);
     }
   });
+  test('dispose frees the model', () async {
+    final mapped = _ownCopy();
+    final model = await ExecuTorchModel.load(mapped);
+    expect(_isMapped(mapped), Platform.isLinux);
+    await model.dispose();
+    expect(_isMapped(mapped), false);
+    await _expectFreed(mapped);
+  });
   test('failed calls leave no memory behind', () async {
     final model = await ExecuTorchModel.load(digits);
     final large = TensorData(shape: [4 << 20], dataType: TensorType.uint8, data: Uint8List(4 << 20));
@@ -110,20 +118,23 @@ void lifetimeTests() {
     }
   });
   test('an isolate that ends takes its models along', () async {
+    final mapped = _ownCopy();
     for (var i = 0; i < 20; i++) {
-      expect(await Isolate.run(() => _classify(digits, digit('digit_4_a'))), 4);
+      expect(await Isolate.run(() => _classify(mapped, digit('digit_4_a'))), 4);
     }
+    await _expectFreed(mapped);
   });
-  test('an isolate that is killed during its calls ends cleanly', () async {
+  test('an isolate that is killed during its calls frees its models', () async {
+    final mapped = _ownCopy();
     for (var i = 0; i < 5; i++) {
       final ready = ReceivePort(), ended = ReceivePort();
-      final message = (digits, digit('digit_4_a'), ready.sendPort);
+      final message = (mapped, digit('digit_4_a'), ready.sendPort);
       final isolate = await Isolate.spawn(_runForever, message, onExit: ended.sendPort);
       await ready.first;
       isolate.kill(priority: Isolate.immediate);
       await ended.first;
     }
-    expect(await _classify(digits, digit('digit_9_a')), 9);
+    await _expectFreed(mapped);
   });
   test('a program that disposes of nothing ends by itself', () async {
     final program = Platform.script.resolve('ends_by_itself.dart').toFilePath();
@@ -152,4 +163,20 @@ Future<void> _runForever((String, TensorData, SendPort) message) async {
     if (calls == 3) ready.send(null);
     await Future.wait(running);
   }
+}
+
+/// A copy of the model of digits that no other test loads.
+String _ownCopy() =>
+    File(digits).copySync('${Directory.systemTemp.createTempSync('sconce').path}/digits.pte').path;
+
+/// Whether a model of this file is in memory, where the system tells.
+bool _isMapped(String path) => Platform.isLinux && File('/proc/self/maps').readAsStringSync().contains(path);
+
+/// Fails unless all models of this file are freed soon.
+Future<void> _expectFreed(String path) async {
+  for (var wait = 0; _isMapped(path) && wait < 100; wait++) {
+    await Future<void>.delayed(const Duration(milliseconds: 20));
+  }
+  expect(_isMapped(path), false, '$path is still mapped');
+  File(path).parent.deleteSync(recursive: true);
 }
