@@ -46,6 +46,7 @@ done
 
 if [[ $tools == *valgrind* ]]; then
     echo "== Valgrind"
+    command -v valgrind > /dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends valgrind libc6-dbg; }
     # Threads that wait for calls live as long as the process; what the system keeps of them counts as "possibly" lost.
     watch "$work/plain" valgrind --quiet --leak-check=full --show-leak-kinds=definite,indirect \
         --errors-for-leak-kinds=definite,indirect --error-exitcode=1
