@@ -1,7 +1,7 @@
 //! C programs that use the library as an application does.
 #![cfg(unix)]
 mod support;
-use support::{array, compile, file, run, run_c};
+use support::{array, compile, file, run, run_c, temporary};
 
 const DIGITS: &str = "examples/digits/digits.pte";
 
@@ -111,4 +111,17 @@ fn the_cpp_example_recognises_digits() {
     arguments.extend(samples.iter().map(String::as_str));
     let expected: String = (0..10).map(|digit| format!("This is a {digit}.\n")).collect();
     assert_eq!(run(&cpp, &arguments).0, expected);
+}
+
+#[test]
+fn the_program_in_the_readme_runs() {
+    let readme = std::fs::read_to_string(file("README.md")).unwrap();
+    let program = readme.split("```c\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let source = temporary("readme.c");
+    std::fs::write(&source, program).unwrap();
+    let mut command = std::process::Command::new(compile(&source, "readme", true));
+    // See `run`: cargo's variable leads to another library.
+    let output = command.env_remove("LD_LIBRARY_PATH").current_dir(file("examples/digits")).output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.trim().parse::<f32>().is_ok(), "{printed} {}", String::from_utf8_lossy(&output.stderr));
 }

@@ -124,7 +124,7 @@ impl Options {
     }
 
     /// Whether a program that is loaded from `MODEL.pte` takes the weights in `MODEL.packed.ptd`, if there is such a file
-    /// (the default). [`Options::pack`] makes one.
+    /// (the default). `Options::pack`, of the feature `pack`, makes one.
     pub fn packed(mut self, packed: bool) -> Self {
         self.packed = packed;
         self

@@ -1,7 +1,7 @@
 //! Weights packed ahead of time, in a file beside the program.
 //!
 //! Kernels take weights in an order of their own, so the first run of a program puts them into it, in memory that the
-//! system must clear first: on the way to a first output that is often most of the time. [`Options::pack`] does it once and
+//! system must clear first: on the way to a first output that is often most of the time. `Options::pack` does it once and
 //! for all. The result is a data file (`.ptd`) with the weights of every layer under a name made from the graph, the
 //! instruction set and the options that decide the order, and a fingerprint of the program. A load of `MODEL.pte` finds it
 //! as `MODEL.packed.ptd`, maps it, and layers use their weights where they are. A file of another program, or of an older
@@ -9,7 +9,6 @@
 
 use crate::external::External;
 use crate::map::FileBytes;
-use crate::options::Options;
 use sconce_core::{NamedData as _, Part, Program};
 use sconce_cpu::PACKED;
 use std::ops::Range;
@@ -69,8 +68,8 @@ pub(crate) fn open(path: &Path, fingerprint: u128, copy: bool) -> Result<Externa
 
 #[cfg(feature = "pack")]
 mod write {
-    use super::{Options, PACKED, fingerprint};
-    use crate::{Error, Input, Module, Source, Tensor, instruction_sets};
+    use super::{PACKED, fingerprint};
+    use crate::{Error, Input, Module, Options, Source, Tensor, instruction_sets};
     use sconce_core::ValueInfo;
     use sconce_format::ptd::model::{Data, Entry};
     use sconce_kernels::Isa;
