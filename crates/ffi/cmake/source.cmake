@@ -24,11 +24,7 @@ function(executorch_ffi_source platform architecture features build_type out_pre
     if(target)
         list(APPEND arguments --target ${target})
         string(APPEND built "/${target}")
-        if(NOT MSVC)
-            string(TOUPPER "${target}" variable)
-            string(REPLACE "-" "_" variable "${variable}")
-            list(APPEND environment "CARGO_TARGET_${variable}_LINKER=${CMAKE_C_COMPILER}")
-        endif()
+        executorch_ffi_linker(${target} environment)
     endif()
     string(APPEND built "/${build_type}")
     if(build_type STREQUAL "release")
@@ -57,8 +53,10 @@ endfunction()
 
 # The kind of machine, and the Rust target if it is not that of the host.
 function(executorch_ffi_rust_target platform architecture out_kind out_target)
-    find_program(EXECUTORCH_CARGO cargo HINTS "$ENV{CARGO_HOME}/bin" "$ENV{HOME}/.cargo/bin" "$ENV{USERPROFILE}/.cargo/bin")
-    find_program(EXECUTORCH_RUSTC rustc HINTS "$ENV{CARGO_HOME}/bin" "$ENV{HOME}/.cargo/bin" "$ENV{USERPROFILE}/.cargo/bin")
+    find_program(EXECUTORCH_CARGO cargo HINTS "$ENV{CARGO_HOME}/bin" "$ENV{HOME}/.cargo/bin" "$ENV{USERPROFILE}/.cargo/bin"
+        NO_CMAKE_FIND_ROOT_PATH)
+    find_program(EXECUTORCH_RUSTC rustc HINTS "$ENV{CARGO_HOME}/bin" "$ENV{HOME}/.cargo/bin" "$ENV{USERPROFILE}/.cargo/bin"
+        NO_CMAKE_FIND_ROOT_PATH)
     if(NOT EXECUTORCH_CARGO OR NOT EXECUTORCH_RUSTC)
         message(FATAL_ERROR "executorch_ffi: EXECUTORCH_BUILD_MODE=source needs cargo and rustc, which are not in PATH. "
             "Install Rust (https://rustup.rs), or use a prebuilt library: EXECUTORCH_BUILD_MODE=prebuilt.")
@@ -92,6 +90,24 @@ function(executorch_ffi_rust_target platform architecture out_kind out_target)
     endif()
     set(${out_kind} ${kind} PARENT_SCOPE)
     set(${out_target} "${target}" PARENT_SCOPE)
+endfunction()
+
+# What cargo's environment needs to link for another machine with the compiler that CMake uses.
+function(executorch_ffi_linker target out)
+    set(${out} "" PARENT_SCOPE)
+    set(linker "${CMAKE_C_COMPILER}")
+    if(MSVC OR APPLE)
+        return()
+    elseif(ANDROID)
+        # The NDK has a command for each target beside the compiler for all.
+        get_filename_component(folder "${CMAKE_C_COMPILER}" DIRECTORY)
+        executorch_ffi_rows(targets rows)
+        list(FILTER rows INCLUDE REGEX "[|]${target}[|]")
+        string(REGEX REPLACE ".*[|]ndk:" "${folder}/" linker "${rows}")
+    endif()
+    string(TOUPPER "${target}" variable)
+    string(REPLACE "-" "_" variable "${variable}")
+    set(${out} "CARGO_TARGET_${variable}_LINKER=${linker}" PARENT_SCOPE)
 endfunction()
 
 # Everything of a prefix but the libraries.
