@@ -18,7 +18,8 @@
  *    time; further calls wait. To run in parallel over one copy of the weights, give each thread a session. Tensors,
  *    options and sessions are for one thread at a time. Freeing a module waits for what runs in it.
  *  - Structs that callers fill start with `size`, the size of the struct as the caller knows it, so that later versions
- *    can add fields. The et_..._init functions fill in size and defaults.
+ *    can add fields. Zero is the default of every other field: `ETLoadOptions options = {.size = sizeof options};` is as
+ *    good as et_load_options_init(&options).
  *
  * The first part is that of executorch_native: same names, numbers, layouts and ownership. The second part goes further.
  */
@@ -115,7 +116,7 @@ ET_API void et_status_free(ETStatus *status);
  * and any size may be 0 (`data` may then be NULL). `data_size` must be what shape and dtype take. */
 ET_API ETStatus *et_tensor_create(const void *data, size_t data_size, const int64_t *shape, int32_t rank, int32_t dtype,
                                   ETTensor **out_tensor);
-ET_API int32_t et_tensor_dtype(const ETTensor *tensor);         /* an ETDType; ET_FLOAT32 for NULL */
+ET_API int32_t et_tensor_dtype(const ETTensor *tensor);         /* an ETDType, -1 if it has no number; ET_FLOAT32 for NULL */
 ET_API int32_t et_tensor_rank(const ETTensor *tensor);          /* 0 for NULL */
 ET_API const int64_t *et_tensor_shape(const ETTensor *tensor);  /* borrowed; NULL for NULL */
 ET_API const void *et_tensor_data(const ETTensor *tensor);      /* borrowed, row-major; NULL for NULL */
@@ -131,16 +132,18 @@ ET_API ETStatus *et_module_load_file(const char *path, ETModule **out_module);
 /* How many inputs and outputs "forward" has; 1 if there is no such method, 0 for NULL. */
 ET_API int32_t et_module_input_count(const ETModule *module);
 ET_API int32_t et_module_output_count(const ETModule *module);
-/* Runs "forward". The outputs are new tensors in a new array: free both with et_tensor_array_free. */
+/* Runs "forward". The outputs are new tensors in a new array: free both with et_tensor_array_free. An output that is a
+ * number comes as a tensor of rank 0 (int64, float64 or bool); for other values there is et_module_run. */
 ET_API ETStatus *et_module_forward(ETModule *module, ETTensor *const *inputs, int32_t input_count,
                                    ETTensor ***out_outputs, int32_t *out_output_count);
 /* Waits for what runs in the module, cancels what is queued for it (those callbacks hear ET_INVALID_STATE before this
- * returns), and frees it. Not from one of its own callbacks. */
+ * returns, on this thread), and frees it. From one of its own callbacks, it does not wait for that callback. */
 ET_API void et_module_free(ETModule *module);
 
 /* The same, elsewhere. What `out_...` point to and the input tensors must live until the callback was called, which
- * happens exactly once, on a thread of the library. Bytes and path are copied before the call returns. A NULL callback is
- * an error that nobody hears of: nothing is done then. */
+ * happens exactly once, on a thread of the library (or on that which frees the module), and never inside of this call
+ * unless the system has no thread left. Bytes, path and the array of inputs are copied before the call returns. A NULL
+ * callback is an error that nobody hears of: nothing is done then. */
 ET_API void et_module_load_async(const uint8_t *data, size_t data_size, ETModule **out_module, ETCallback_1 callback);
 ET_API void et_module_load_file_async(const char *path, ETModule **out_module, ETCallback_1 callback);
 ET_API void et_module_forward_async(ETModule *module, ETTensor *const *inputs, int32_t input_count,
@@ -175,7 +178,7 @@ typedef enum ETValueKind {
     ET_VALUE_DOUBLE = 3,
     ET_VALUE_BOOL = 4,
     ET_VALUE_STRING = 5,
-    ET_VALUE_LIST = 6 /* in ETValueInfo only */
+    ET_VALUE_LIST = 6 /* not in an ETValue */
 } ETValueKind;
 
 typedef struct ETValue {
@@ -273,7 +276,8 @@ ET_API ETStatus *et_estimate_memory(const char *path, const char *method, ETMemo
 ET_API ETStatus *et_module_run(ETModule *module, const char *method, const ETValue *inputs, int32_t input_count,
                                ETValue **out_outputs, int32_t *out_output_count);
 /* Runs a method whose outputs are tensors, and writes them into tensors of the caller, which take the sizes of the
- * results; a result that does not fit a tensor's memory is an error. */
+ * results. A result that is of another dtype or does not fit a tensor's memory is an error, as are outputs that share
+ * memory with an input or with each other. */
 ET_API ETStatus *et_module_run_into(ETModule *module, const char *method, const ETValue *inputs, int32_t input_count,
                                     ETTensor *const *outputs, int32_t output_count);
 
@@ -300,15 +304,17 @@ ET_API void et_task_options_init(ETTaskOptions *options);
 /* How many threads take calls (0: as they are), and how many calls may wait (0: as it is) before further ones are refused
  * with ET_INVALID_STATE. At first: 2 threads and 1024 calls. */
 ET_API ETStatus *et_async_configure(int32_t threads, int32_t queue_limit);
-/* As et_module_run, queued. `out_task` may be NULL; else free it with et_task_free, before or after the call is done. If
- * this returns an error, the callback is never called; else exactly once, and never after et_module_free returned. */
+/* As et_module_run, queued. The tensors and strings among the inputs, and what `out_outputs` and `out_output_count` point
+ * to, must live until the callback was called. `out_task` may be NULL; else free it with et_task_free, before or after the
+ * call is done. If this returns an error, the callback is never called; else exactly once, and never after et_module_free
+ * returned. */
 ET_API ETStatus *et_module_run_async(ETModule *module, const char *method, const ETValue *inputs, int32_t input_count,
                                      ETValue **out_outputs, int32_t *out_output_count, const ETTaskOptions *options,
                                      ETTaskCallback callback, void *user_data, ETTask **out_task);
-/* Drops a call that has not started: its callback hears ET_INVALID_STATE before this returns. 1 if it was dropped, 0 if it
- * runs or is done. */
+/* Drops a call that has not started: its callback hears ET_INVALID_STATE before this returns, on this thread. 1 if it was
+ * dropped, 0 if it runs or is done. */
 ET_API int32_t et_task_cancel(ETTask *task);
-/* Waits until the callback has returned, at most `timeout_ms` (0: for ever); 1 if it has. */
+/* Waits until the callback has returned, at most `timeout_ms` (0: for ever; so not inside of it); 1 if it has. */
 ET_API int32_t et_task_wait(const ETTask *task, uint32_t timeout_ms);
 ET_API void et_task_free(ETTask *task); /* the call itself goes on */
 
@@ -320,7 +326,7 @@ ET_API int32_t et_backend_registered_count(void);
 ET_API const char *et_backend_registered_name(int32_t index); /* stays valid; NULL if there is none */
 
 /* The arguments of one call of an operator or backend of the application; valid during that call only. Shapes and data
- * are borrowed for as long. An argument that does not exist, or is of another kind, gives 0 or NULL. */
+ * are borrowed for as long, and row-major. An argument that does not exist, or is of another kind, gives 0 or NULL. */
 typedef struct ETCall ETCall;
 
 ET_API int32_t et_call_argument_count(const ETCall *call);
@@ -329,19 +335,20 @@ ET_API int32_t et_call_tensor_dtype(const ETCall *call, int32_t index);  /* an E
 ET_API int32_t et_call_tensor_rank(const ETCall *call, int32_t index);
 ET_API const int64_t *et_call_tensor_shape(ETCall *call, int32_t index);
 ET_API const void *et_call_tensor_data(ETCall *call, int32_t index, size_t *out_size);
-ET_API int64_t et_call_int(const ETCall *call, int32_t index);
-ET_API double et_call_double(const ETCall *call, int32_t index);
+ET_API int64_t et_call_int(const ETCall *call, int32_t index);   /* of an integer or bool */
+ET_API double et_call_double(const ETCall *call, int32_t index); /* of any number */
 ET_API const char *et_call_string(ETCall *call, int32_t index);
 ET_API int32_t et_call_list_length(const ETCall *call, int32_t index);
 ET_API int64_t et_call_int_in(const ETCall *call, int32_t index, int32_t position);
-/* The memory of an output, which gets this shape; take the inputs first. NULL if it has no room for that. */
+/* The memory of an output, which gets this shape; take the inputs first, and each output once. NULL if it has no room for
+ * that shape. */
 ET_API void *et_call_output(ETCall *call, int32_t index, const int64_t *shape, int32_t rank, size_t *out_size);
 /* Says why the call fails; the function then returns an ETErrorCode other than ET_OK. */
 ET_API void et_call_explain(ETCall *call, const char *sentence);
 
 /* An operator of the application. Modules loaded from now on use it for "namespace::name.overload". `arguments` counts
- * those of the schema, outputs included, and the returned value that ends every call; bit i of `writes` is set if argument
- * i is an output. The function may be called from several threads at once. */
+ * those of the schema, outputs included, and the returned value that ends every call (32 at most); bit i of `writes` is set
+ * if argument i is an output. The function may be called from several threads at once. It returns an ETErrorCode. */
 typedef int32_t (*ETKernelFunction)(ETCall *call, void *user_data);
 ET_API ETStatus *et_kernel_register(const char *name, int32_t arguments, uint32_t writes, ETKernelFunction run,
                                     void *user_data);
@@ -380,7 +387,7 @@ ET_API ETStatus *et_backend_register(const ETBackendDefinition *definition);
 /* --- Profiling --- */
 
 typedef struct ETEvent {
-    const char *name;        /* operator or backend; valid during the callback */
+    const char *name;        /* operator or backend, and how many more calls are planned with it; valid in the callback */
     uint32_t chain;          /* where the instruction is in the method */
     uint32_t instruction;
     uint64_t start_ns;       /* since some point in the past */

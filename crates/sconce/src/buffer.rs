@@ -1,10 +1,10 @@
-//! Zeroed bytes whose start is aligned for any vector instruction.
+//! Bytes whose start is aligned for any vector instruction.
 
 const ALIGN: usize = 64;
 
-/// Aligned bytes.
+/// Bytes in memory, aligned as programs and tensors want them.
 #[derive(Debug)]
-pub(crate) struct Buffer {
+pub struct Buffer {
     bytes: Vec<u8>,
     start: usize,
     len: usize,
@@ -12,7 +12,7 @@ pub(crate) struct Buffer {
 
 impl Buffer {
     /// `len` zero bytes; `None` when the memory is not to be had.
-    pub(crate) fn zeroed(len: usize) -> Option<Self> {
+    pub fn zeroed(len: usize) -> Option<Self> {
         let all = len.checked_add(ALIGN)?;
         // Only asks whether there is such memory; zeros that nobody has touched yet cost nothing.
         Vec::<u8>::new().try_reserve_exact(all).ok()?;
@@ -21,8 +21,8 @@ impl Buffer {
         Some(Self { bytes, start, len })
     }
 
-    /// A copy of `bytes`.
-    pub(crate) fn copy_of(bytes: &[u8]) -> Option<Self> {
+    /// A copy of `bytes`; `None` when the memory is not to be had.
+    pub fn copy_of(bytes: &[u8]) -> Option<Self> {
         let mut buffer = Self::zeroed(bytes.len())?;
         buffer.as_mut().copy_from_slice(bytes);
         Some(buffer)

@@ -28,11 +28,13 @@ mod registry;
 mod session;
 mod tensor;
 
+pub use buffer::Buffer;
 pub use error::Error;
 pub use instructions::{instruction_set, instruction_sets};
+pub use layout::reorder;
 pub use module::{Module, PlannedCalls, Source};
 pub use options::{Limits, Options};
-pub use registry::{Registry, get_backend_class, register_backend};
+pub use registry::{Registry, get_backend_class, register_backend, register_kernel};
 pub use session::{Needs, Outputs, Session, describe};
 pub use tensor::{Element, Input, Tensor, Value};
 

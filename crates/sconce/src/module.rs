@@ -4,7 +4,7 @@ use crate::instructions;
 use crate::map::FileBytes;
 use crate::prepared::Prepared;
 use crate::session::Session;
-use crate::{Error, Input, Needs, Options, Value};
+use crate::{Buffer, Error, Input, Needs, Options, Value};
 use sconce_core::{
     Delegate, Error as CoreError, KernelId, Method, OptionValue, Owned, Parallel as _, Program, Registry as _,
     RuntimeOption, Site,
@@ -17,6 +17,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+/// What a program that comes from no file is called.
+const IN_MEMORY: &str = "the program";
+
 /// Where a program comes from.
 #[derive(Clone, Debug)]
 pub enum Source<'a> {
@@ -24,11 +27,19 @@ pub enum Source<'a> {
     Path(PathBuf),
     /// Bytes in memory; they are copied.
     Bytes(&'a [u8]),
+    /// Bytes that the module takes over.
+    Buffer(Buffer),
 }
 
 impl<'a> From<&'a [u8]> for Source<'a> {
     fn from(bytes: &'a [u8]) -> Self {
         Source::Bytes(bytes)
+    }
+}
+
+impl From<Buffer> for Source<'_> {
+    fn from(buffer: Buffer) -> Self {
+        Source::Buffer(buffer)
     }
 }
 
@@ -100,8 +111,9 @@ impl Module {
             Source::Path(path) => (path.display().to_string(), open(&path, options.copy)?),
             Source::Bytes(bytes) => {
                 let copied = FileBytes::from_bytes(bytes);
-                ("the program".to_owned(), copied.map_err(|_| Error::OutOfMemory { bytes: bytes.len() })?)
+                (IN_MEMORY.to_owned(), copied.map_err(|_| Error::OutOfMemory { bytes: bytes.len() })?)
             }
+            Source::Buffer(buffer) => (IN_MEMORY.to_owned(), FileBytes::Copied(buffer)),
         };
         let mut external = External::default();
         for path in &options.data {

@@ -1,8 +1,8 @@
 //! The operators and backends that a module may use.
 //!
 //! A registry is a value: it starts from the default or from nothing, grows, and is passed to the loader through
-//! [`Options::registry`](crate::Options::registry). Backends that a whole process should know are registered once with
-//! [`register_backend`]; every default registry made later has them.
+//! [`Options::registry`](crate::Options::registry). Backends and kernels that a whole process should know are registered
+//! once with [`register_backend`] and [`register_kernel`]; every default registry made later has them.
 use sconce_core::{Backend, Kernel, KernelId, Op};
 use sconce_format::pte::Operator;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -24,18 +24,18 @@ impl Registry {
         Self::default()
     }
 
-    /// All operators and backends of this build, and the backends registered for the process.
+    /// All operators and backends of this build, and those registered for the process.
     pub fn with_defaults() -> Self {
-        let backends = lock(process_backends()).clone();
-        Self { tables: sconce_ops::TABLES.to_vec(), custom: Vec::new(), backends }
+        let process = lock(process()).clone();
+        Self { tables: sconce_ops::TABLES.to_vec(), custom: process.kernels, backends: process.backends }
     }
 
-    /// The default registry, made once until backends are registered for the process.
+    /// The default registry, made once until something is registered for the process.
     pub(crate) fn shared_default() -> Arc<Self> {
         static SHARED: Mutex<Option<Arc<Registry>>> = Mutex::new(None);
         let mut shared = lock(&SHARED);
-        let current = lock(process_backends()).len();
-        match shared.as_ref().filter(|registry| registry.backends.len() == current) {
+        let current = lock(process()).counts();
+        match shared.as_ref().filter(|registry| (registry.backends.len(), registry.custom.len()) == current) {
             Some(registry) => registry.clone(),
             None => shared.insert(Arc::new(Self::with_defaults())).clone(),
         }
@@ -124,9 +124,22 @@ fn built_in_backends() -> &'static [Arc<dyn Backend>] {
     })
 }
 
-fn process_backends() -> &'static Mutex<Vec<Arc<dyn Backend>>> {
-    static BACKENDS: OnceLock<Mutex<Vec<Arc<dyn Backend>>>> = OnceLock::new();
-    BACKENDS.get_or_init(|| Mutex::new(built_in_backends().to_vec()))
+/// What every default registry has beside the operators of this build.
+#[derive(Clone, Default)]
+struct Process {
+    backends: Vec<Arc<dyn Backend>>,
+    kernels: Vec<(String, Arc<dyn Kernel>)>,
+}
+
+impl Process {
+    fn counts(&self) -> (usize, usize) {
+        (self.backends.len(), self.kernels.len())
+    }
+}
+
+fn process() -> &'static Mutex<Process> {
+    static PROCESS: OnceLock<Mutex<Process>> = OnceLock::new();
+    PROCESS.get_or_init(|| Mutex::new(Process { backends: built_in_backends().to_vec(), kernels: Vec::new() }))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -135,10 +148,15 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// Registers a backend for every default registry made from now on.
 pub fn register_backend(backend: impl Backend + 'static) {
-    lock(process_backends()).push(Arc::new(backend));
+    lock(process()).backends.push(Arc::new(backend));
+}
+
+/// Registers a kernel under its full name (`namespace::operator.overload`) for every default registry made from now on.
+pub fn register_kernel(name: impl Into<String>, kernel: impl Kernel + 'static) {
+    lock(process()).kernels.push((name.into(), Arc::new(kernel)));
 }
 
 /// The backend registered for the process under this name.
 pub fn get_backend_class(name: &str) -> Option<Arc<dyn Backend>> {
-    lock(process_backends()).iter().rev().find(|backend| backend.name() == name).cloned()
+    lock(process()).backends.iter().rev().find(|backend| backend.name() == name).cloned()
 }

@@ -221,15 +221,37 @@ impl Session {
 
     /// Runs the method and shows its outputs to `see` where they are.
     pub fn run_with<R>(&mut self, inputs: &[Input<'_>], see: impl FnOnce(&Outputs<'_, '_>) -> R) -> Result<R, Error> {
-        self.with_execution(inputs, &Quiet, |execution| {
+        self.run_on(inputs, &Quiet, see)
+    }
+
+    /// Runs the method on a platform that logs, or hears of every instruction and the time it took.
+    pub fn run_traced(&mut self, inputs: &[Input<'_>], platform: &dyn Platform) -> Result<(), Error> {
+        self.run_on(inputs, platform, |_| ())
+    }
+
+    /// Runs the method on a platform, and shows its outputs to `see` where they are.
+    pub fn run_on<R>(
+        &mut self,
+        inputs: &[Input<'_>],
+        platform: &dyn Platform,
+        see: impl FnOnce(&Outputs<'_, '_>) -> R,
+    ) -> Result<R, Error> {
+        self.with_execution(inputs, platform, |execution| {
             execution.execute()?;
             Ok(see(&Outputs { execution }))
         })
     }
 
-    /// Runs the method on a platform that logs, or hears of every instruction and the time it took.
-    pub fn run_traced(&mut self, inputs: &[Input<'_>], platform: &dyn Platform) -> Result<(), Error> {
-        self.with_execution(inputs, platform, |execution| execution.execute())
+    /// What an instruction runs, in words: an operator or a backend, and how many more calls where several are planned as
+    /// one. This is what a platform hears the times of.
+    pub fn callee(&self, chain: u32, instruction: u32) -> String {
+        let name = callee(self.view(), chain, instruction);
+        let prepared = self.shared.prepared(self.method).ok().filter(|_| chain == 0);
+        let planned = prepared.map_or(&[][..], Prepared::planned).iter();
+        match planned.clone().find(|planned| planned.instructions.start == instruction) {
+            Some(planned) if planned.calls > 1 => format!("{name} and {} more, planned as one", planned.calls - 1),
+            _ => name,
+        }
     }
 
     /// Runs the method one instruction at a time; `see` hears of each before it runs and may stop the run by answering
@@ -360,9 +382,16 @@ fn input_error(method: Method<'_>, values: &[sconce_core::Value<'_>], error: Cor
 
 fn run_error(method: Method<'_>, error: CoreError) -> Error {
     let CoreError::At { site: Site::Instruction { chain, index }, fault } = error else { return Error::Core(error) };
+    let callee = callee(method, chain, index).into();
+    Error::Run { method: method.name().into(), instruction: index, callee, fault }
+}
+
+/// What an instruction runs, in words.
+fn callee(method: Method<'_>, chain: u32, instruction: u32) -> String {
     let plan = method.plan();
-    let instruction = plan.chains().get(chain as usize).and_then(|chain| chain.instructions().get(index as usize));
-    let callee = match instruction.map(|instruction| instruction.instr_args()) {
+    let chain = plan.chains().get(chain as usize);
+    let instruction = chain.and_then(|chain| chain.instructions().get(instruction as usize));
+    match instruction.map(|instruction| instruction.instr_args()) {
         Some(InstructionArguments::KernelCall(call)) => usize::try_from(call.op_index())
             .ok()
             .and_then(|index| plan.operators().get(index))
@@ -372,8 +401,7 @@ fn run_error(method: Method<'_>, error: CoreError) -> Error {
             .and_then(|index| method.backend_name(index))
             .map_or(String::new(), |name| format!("backend {name}")),
         _ => "control flow".to_owned(),
-    };
-    Error::Run { method: method.name().into(), instruction: index, callee: callee.into(), fault }
+    }
 }
 
 /// What a method takes or gives, in words.
