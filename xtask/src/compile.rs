@@ -54,15 +54,21 @@ pub(crate) fn library(
     Ok(folder.join(if debug { "debug" } else { "release" }))
 }
 
-/// A linker by its name in the table of targets: a command, or one of the Android NDK.
+/// A linker by its name in the table of targets: a command, or one of the Android NDK. The whole path, as CMake gives it,
+/// so that cargo takes both for the same.
 fn linker_path(name: &str) -> Result<PathBuf> {
-    let Some(command) = name.strip_prefix("ndk:") else { return Ok(name.into()) };
-    let ndk = std::env::var_os("ANDROID_NDK_HOME").ok_or("ANDROID_NDK_HOME does not name the Android NDK")?;
-    let toolchains = Path::new(&ndk).join("toolchains/llvm/prebuilt");
-    let entries = std::fs::read_dir(&toolchains).map_err(|error| format!("{}: {error}", toolchains.display()))?;
-    let linkers = entries.filter_map(std::result::Result::ok).map(|machine| machine.path().join("bin").join(command));
-    let found = linkers.into_iter().find(|path| path.exists());
-    Ok(found.ok_or(format!("the Android NDK in {} has no {command}", toolchains.display()))?)
+    let folders: Vec<PathBuf> = match name.strip_prefix("ndk:") {
+        None => std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect(),
+        Some(_) => {
+            let ndk = std::env::var_os("ANDROID_NDK_HOME").ok_or("ANDROID_NDK_HOME does not name the Android NDK")?;
+            let machines = Path::new(&ndk).join("toolchains/llvm/prebuilt");
+            let entries = std::fs::read_dir(&machines).map_err(|error| format!("{}: {error}", machines.display()))?;
+            entries.filter_map(std::result::Result::ok).map(|machine| machine.path().join("bin")).collect()
+        }
+    };
+    let command = name.strip_prefix("ndk:").unwrap_or(name);
+    let found = folders.iter().map(|folder| folder.join(command)).find(|path| path.is_file());
+    Ok(found.ok_or(format!("the linker {command} is not installed"))?)
 }
 
 /// Removes symbols that nobody links to, and debug information, from the libraries in `staged`.

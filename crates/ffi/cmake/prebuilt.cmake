@@ -44,7 +44,7 @@ function(executorch_ffi_prebuilt platform architecture backends build_type out_p
         message(FATAL_ERROR "executorch_ffi: EXECUTORCH_DISABLE_DOWNLOAD is on, and ${folder} does not hold the archive with "
             "EXECUTORCH_PREBUILT_SHA256 = ${hash}.")
     elseif(cached_hash)
-        message(STATUS "executorch_ffi: the cached ${name} has the SHA-256 ${cached_hash}, but ${hash} is published.")
+        message(STATUS "executorch_ffi: the cached ${name} has the SHA-256 ${cached_hash}, but ${hash} is wanted.")
     else()
         message(STATUS "executorch_ffi: ${damage}.")
     endif()
@@ -146,13 +146,16 @@ endfunction()
 
 # Downloads to a file within so many seconds (0: as long as bytes come). What went wrong is the end of a sentence.
 function(executorch_ffi_download url file seconds out_problem)
-    file(DOWNLOAD "${url}" "${file}" STATUS status TIMEOUT ${seconds} INACTIVITY_TIMEOUT 60 TLS_VERIFY ON
+    file(DOWNLOAD "${url}" "${file}" STATUS status LOG log TIMEOUT ${seconds} INACTIVITY_TIMEOUT 60 TLS_VERIFY ON
         HTTPHEADER "Cache-Control: no-cache")
     list(GET status 0 code)
     list(GET status 1 reason)
     set(${out_problem} "" PARENT_SCOPE)
     if(NOT code EQUAL 0)
         string(REGEX REPLACE "^\"|\"$" "" reason "${reason}")
+        if(log MATCHES "returned error: ([0-9]+)")
+            set(reason "the server answers ${CMAKE_MATCH_1}")
+        endif()
         set(${out_problem} "${url} cannot be downloaded (${reason})" PARENT_SCOPE)
     endif()
 endfunction()

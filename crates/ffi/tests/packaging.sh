@@ -89,7 +89,7 @@ cmp "$work/dist/$archive" "$work/again/$archive"
 step "prebuilt: the first time, the hash and the archive"
 mkdir -p "$work/server/$version"
 cp "$work/dist/$archive" "$work/dist/$archive.sha256" "$work/server/$version"
-python3 -u -m http.server 0 --bind 127.0.0.1 --directory "$work/server" > "$work/port" 2> "$work/requests" &
+python3 -u -m http.server 0 --bind 127.0.0.1 --directory "$work/server" > "$work/port" 2>> "$work/requests" &
 server=$!
 until grep -q port "$work/port"; do sleep 0.1; done
 export EXECUTORCH_CACHE_DIR=$work/cache
@@ -112,6 +112,7 @@ for type in Release RelWithDebInfo MinSizeRel; do
 done
 refused prebuilt-debug -DCMAKE_BUILD_TYPE=Debug
 said "there is no ${archive%.tar.gz}-debug.tar.gz"
+said "the server answers 404"
 asked "/$version/${archive%.tar.gz}-debug.tar.gz.sha256"
 
 step "prebuilt: a changed hash brings the archive again"
@@ -121,7 +122,7 @@ echo "published again" > "$work/changed/share/note.txt"
 tar -czf "$work/server/$version/$archive" -C "$work/changed" include lib share
 (cd "$work/server/$version" && sha256sum "$archive" > "$archive.sha256")
 configured prebuilt
-said "is published."
+said "is wanted."
 asked "/$version/$archive.sha256" "/$version/$archive"
 [ -f "$work/cache/$version/${archive%.tar.gz}/prefix/share/note.txt" ] || fail "the cache was not replaced"
 builds prebuilt
