@@ -54,8 +54,8 @@ pub(crate) fn library(
     Ok(folder.join(if debug { "debug" } else { "release" }))
 }
 
-/// A linker by its name in the table of targets: a command, or one of the Android NDK. The whole path, as CMake gives it,
-/// so that cargo takes both for the same.
+/// A linker by its name in the table of targets: a command, or one of the Android NDK. The whole path, as CMake gives
+/// it, so that cargo takes both for the same.
 fn linker_path(name: &str) -> Result<PathBuf> {
     let folders: Vec<PathBuf> = match name.strip_prefix("ndk:") {
         None => std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect(),

@@ -3,8 +3,8 @@
 //! `dist` makes what applications download: the C library of one machine, stripped and checked, with its header and
 //! package files, in one archive with its hash beside it. `report` lists what a folder of such archives weighs.
 //!
-//! Names, targets, backends and versions are the tables of `crates/ffi/cmake`, which the CMake package reads too, so that
-//! what is packed here is what is looked for there.
+//! Names, targets, backends and versions are the tables of `crates/ffi/cmake`, which the CMake package reads too, so
+//! that what is packed here is what is looked for there.
 
 mod archive;
 mod compile;

@@ -1,4 +1,5 @@
-//! What archives weigh: read from the archives themselves, so that a folder of them from several machines gives one report.
+//! What archives weigh: read from the archives themselves, so that a folder of them from several machines gives one
+//! report.
 
 use crate::tables::{Tables, Target};
 use crate::{Result, archive};

@@ -28,8 +28,8 @@ function(executorch_ffi_backends platform architecture out_backends out_features
             string(APPEND problems "  ET_BUILD_${name} is off, but ${backend} is part of every library: leave it on.\n")
         elseif(ET_BUILD_${name} AND NOT here)
             string(REPLACE ";" ", " machines "${machines}")
-            string(APPEND problems "  ET_BUILD_${name} is on, but ${platform}-${architecture} cannot have ${backend}; only "
-                "${machines} can.\n")
+            string(APPEND problems "  ET_BUILD_${name} is on, but ${platform}-${architecture} cannot have ${backend}; "
+                "only ${machines} can.\n")
         elseif(ET_BUILD_${name} AND feature STREQUAL "-")
             string(APPEND problems "  ET_BUILD_${name} is on, but this version of the library has no ${backend} yet.\n")
         elseif(ET_BUILD_${name})

@@ -1,14 +1,14 @@
 # The library from an archive of a release.
 #
-# Beside <base>/<version>/<archive> is the small <archive>.sha256, "<hash>  <archive>", which is asked for first: only if
-# it differs from what the cache holds is the archive downloaded. The cache has one folder for each version, platform,
-# architecture, choice of backends and build type:
+# Beside <base>/<version>/<archive> is the small <archive>.sha256, "<hash>  <archive>", which is asked for first: only
+# if it differs from what the cache holds is the archive downloaded. The cache has one folder for each version,
+# platform, architecture, choice of backends and build type:
 #
 #     <cache>/<version>/<archive without its ending>/record          the archive's hash, then one for every file
 #     <cache>/<version>/<archive without its ending>/prefix/...      what was in the archive
 #
-# A cached copy counts only if all its files still have their hashes. If the server cannot be asked, it does. A new copy is
-# unpacked beside the old one and takes its place when it is complete, under a lock.
+# A cached copy counts only if all its files still have their hashes. If the server cannot be asked, it does. A new
+# copy is unpacked beside the old one and takes its place when it is complete, under a lock.
 
 function(executorch_ffi_prebuilt platform architecture backends build_type out_prefix)
     set(name "libexecutorch_ffi-${platform}-${architecture}-${backends}")
@@ -34,15 +34,15 @@ function(executorch_ffi_prebuilt platform architecture backends build_type out_p
         return()
     elseif(problem)
         message(FATAL_ERROR "executorch_ffi: there is no ${archive}: ${problem}, and ${damage}.\n"
-            "Put one in reach (EXECUTORCH_PREBUILT_BASE_URL, now '${EXECUTORCH_PREBUILT_BASE_URL}'; EXECUTORCH_VERSION, now "
-            "'${EXECUTORCH_VERSION}'), name an installation with EXECUTORCH_INSTALL_DIR, or build it with Rust: "
-            "-DEXECUTORCH_BUILD_MODE=source.")
+            "Put one in reach (EXECUTORCH_PREBUILT_BASE_URL, now '${EXECUTORCH_PREBUILT_BASE_URL}'; "
+            "EXECUTORCH_VERSION, now '${EXECUTORCH_VERSION}'), name an installation with EXECUTORCH_INSTALL_DIR, or "
+            "build it with Rust: -DEXECUTORCH_BUILD_MODE=source.")
     elseif(hash STREQUAL cached_hash)
         message(STATUS "executorch_ffi: the cached ${name} in ${folder} is up to date; nothing to download.")
         return()
     elseif(EXECUTORCH_DISABLE_DOWNLOAD)
-        message(FATAL_ERROR "executorch_ffi: EXECUTORCH_DISABLE_DOWNLOAD is on, and ${folder} does not hold the archive with "
-            "EXECUTORCH_PREBUILT_SHA256 = ${hash}.")
+        message(FATAL_ERROR "executorch_ffi: EXECUTORCH_DISABLE_DOWNLOAD is on, and ${folder} does not hold the "
+            "archive with EXECUTORCH_PREBUILT_SHA256 = ${hash}.")
     elseif(cached_hash)
         message(STATUS "executorch_ffi: the cached ${name} has the SHA-256 ${cached_hash}, but ${hash} is wanted.")
     else()
@@ -59,7 +59,8 @@ function(executorch_ffi_published_hash url archive out_hash out_problem)
         string(LENGTH "${EXECUTORCH_PREBUILT_SHA256}" hash_length)
         string(TOLOWER "${EXECUTORCH_PREBUILT_SHA256}" hash)
         if(NOT hash MATCHES "^[0-9a-f]+$" OR NOT hash_length EQUAL 64)
-            message(FATAL_ERROR "executorch_ffi: EXECUTORCH_PREBUILT_SHA256 is '${hash}', which is not 64 hexadecimal digits.")
+            message(FATAL_ERROR "executorch_ffi: EXECUTORCH_PREBUILT_SHA256 is '${hash}', which is not 64 "
+                "hexadecimal digits.")
         endif()
         set(${out_hash} "${hash}" PARENT_SCOPE)
         return()
@@ -94,14 +95,14 @@ function(executorch_ffi_fetch url archive hash folder)
     executorch_ffi_download("${url}" "${new}/${archive}" 0 problem)
     if(problem)
         file(REMOVE_RECURSE "${new}")
-        message(FATAL_ERROR "executorch_ffi: ${problem}. Try again later, or set EXECUTORCH_DISABLE_DOWNLOAD=ON to use a "
-            "copy that was downloaded before.")
+        message(FATAL_ERROR "executorch_ffi: ${problem}. Try again later, or set EXECUTORCH_DISABLE_DOWNLOAD=ON to use "
+            "a copy that was downloaded before.")
     endif()
     file(SHA256 "${new}/${archive}" actual)
     if(NOT actual STREQUAL hash)
         file(REMOVE_RECURSE "${new}")
-        message(FATAL_ERROR "executorch_ffi: ${url} has the SHA-256 ${actual}, but ${hash} was expected. It was not used: "
-            "it is damaged, or not what was published.")
+        message(FATAL_ERROR "executorch_ffi: ${url} has the SHA-256 ${actual}, but ${hash} was expected. It was not "
+            "used: it is damaged, or not what was published.")
     endif()
     file(ARCHIVE_EXTRACT INPUT "${new}/${archive}" DESTINATION "${new}/prefix")
     file(REMOVE "${new}/${archive}")

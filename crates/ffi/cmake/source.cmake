@@ -1,12 +1,12 @@
-# The library built from this checkout by cargo, into a prefix in the build folder. cargo decides what to compile anew, so
-# it is asked at every build; nothing but cargo may touch the network.
+# The library built from this checkout by cargo, into a prefix in the build folder. cargo decides what to compile
+# anew, so it is asked at every build; nothing but cargo may touch the network.
 
 function(executorch_ffi_source platform architecture features build_type out_prefix)
     executorch_ffi_row(versions executorch version)
     list(GET version 1 version)
     if(NOT EXECUTORCH_VERSION MATCHES "^${version}([.][0-9]+)?$")
-        message(FATAL_ERROR "executorch_ffi: EXECUTORCH_VERSION is ${EXECUTORCH_VERSION}, but these sources are ${version}. "
-            "Check out that version, or set EXECUTORCH_BUILD_MODE=prebuilt.")
+        message(FATAL_ERROR "executorch_ffi: EXECUTORCH_VERSION is ${EXECUTORCH_VERSION}, but these sources are "
+            "${version}. Check out that version, or set EXECUTORCH_BUILD_MODE=prebuilt.")
     endif()
     executorch_ffi_rust_target(${platform} ${architecture} kind target)
     executorch_ffi_row(libraries ${kind} row)
@@ -53,13 +53,12 @@ endfunction()
 
 # The kind of machine, and the Rust target if it is not that of the host.
 function(executorch_ffi_rust_target platform architecture out_kind out_target)
-    find_program(EXECUTORCH_CARGO cargo HINTS "$ENV{CARGO_HOME}/bin" "$ENV{HOME}/.cargo/bin" "$ENV{USERPROFILE}/.cargo/bin"
-        NO_CMAKE_FIND_ROOT_PATH)
-    find_program(EXECUTORCH_RUSTC rustc HINTS "$ENV{CARGO_HOME}/bin" "$ENV{HOME}/.cargo/bin" "$ENV{USERPROFILE}/.cargo/bin"
-        NO_CMAKE_FIND_ROOT_PATH)
+    set(folders "$ENV{CARGO_HOME}/bin" "$ENV{HOME}/.cargo/bin" "$ENV{USERPROFILE}/.cargo/bin")
+    find_program(EXECUTORCH_CARGO cargo HINTS ${folders} NO_CMAKE_FIND_ROOT_PATH)
+    find_program(EXECUTORCH_RUSTC rustc HINTS ${folders} NO_CMAKE_FIND_ROOT_PATH)
     if(NOT EXECUTORCH_CARGO OR NOT EXECUTORCH_RUSTC)
-        message(FATAL_ERROR "executorch_ffi: EXECUTORCH_BUILD_MODE=source needs cargo and rustc, which are not in PATH. "
-            "Install Rust (https://rustup.rs), or use a prebuilt library: EXECUTORCH_BUILD_MODE=prebuilt.")
+        message(FATAL_ERROR "executorch_ffi: EXECUTORCH_BUILD_MODE=source needs cargo and rustc, which are not in "
+            "PATH. Install Rust (https://rustup.rs), or use a prebuilt library: EXECUTORCH_BUILD_MODE=prebuilt.")
     endif()
     set(kind "")
     if(platform STREQUAL "windows" AND MSVC)
@@ -69,7 +68,8 @@ function(executorch_ffi_rust_target platform architecture out_kind out_target)
     endif()
     executorch_ffi_row(targets "${platform}|${architecture}${kind}" row)
     if(NOT row)
-        message(FATAL_ERROR "executorch_ffi: there is no Rust target for ${platform}-${architecture} with this compiler.")
+        message(FATAL_ERROR "executorch_ffi: there is no Rust target for ${platform}-${architecture} with this "
+            "compiler.")
     endif()
     list(GET row 2 kind)
     list(GET row 3 target)
@@ -85,7 +85,8 @@ function(executorch_ffi_rust_target platform architecture out_kind out_target)
         execute_process(COMMAND "${EXECUTORCH_RUSTC}" --print target-libdir --target ${target} OUTPUT_VARIABLE folder
             OUTPUT_STRIP_TRAILING_WHITESPACE)
         if(NOT EXISTS "${folder}")
-            message(FATAL_ERROR "executorch_ffi: Rust has no standard library for ${target}: rustup target add ${target}")
+            message(FATAL_ERROR "executorch_ffi: Rust has no standard library for ${target}: "
+                "rustup target add ${target}")
         endif()
     endif()
     set(${out_kind} ${kind} PARENT_SCOPE)

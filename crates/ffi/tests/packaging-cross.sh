@@ -22,7 +22,8 @@ export EXECUTORCH_CACHE_DIR=$work/cache EXECUTORCH_PREBUILT_BASE_URL=file://$wor
 
 # check NAME TARGET SYSTEM PROCESSOR COMPILER RUNNER...
 check() {
-    local name=$1 target=$2 arguments=(-DCMAKE_SYSTEM_NAME="$3" -DCMAKE_SYSTEM_PROCESSOR="$4" -DCMAKE_C_COMPILER="$5") line
+    local name=$1 target=$2 line
+    local arguments=(-DCMAKE_SYSTEM_NAME="$3" -DCMAKE_SYSTEM_PROCESSOR="$4" -DCMAKE_C_COMPILER="$5")
     shift 5
     printf '\n=== %s\n' "$name"
     (cd "$root" && cargo xtask dist --target "$target" --out "$work/server/$version")
@@ -45,7 +46,10 @@ wine cmd /c exit 2> /dev/null
 cat > "$work/random.c" <<'C'
 #include <windows.h>
 BOOLEAN NTAPI SystemFunction036(PVOID, ULONG);
-__declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE bytes, SIZE_T count) { return SystemFunction036(bytes, (ULONG)count); }
+__declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE bytes, SIZE_T count) {
+    return SystemFunction036(bytes, (ULONG)count);
+}
 C
-x86_64-w64-mingw32-gcc -shared "$work/random.c" -o "$WINEPREFIX/drive_c/windows/system32/bcryptprimitives.dll" -ladvapi32
+system=$WINEPREFIX/drive_c/windows/system32
+x86_64-w64-mingw32-gcc -shared "$work/random.c" -o "$system/bcryptprimitives.dll" -ladvapi32
 check "64-bit Windows" x86_64-pc-windows-gnu Windows x86_64 x86_64-w64-mingw32-gcc wine

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The C library as projects get it: built by CMake from source, downloaded from a release (a local server), installed, by
-# pkg-config; what the cache does with and without a network; and the errors. Needs cargo, a C compiler, Python 3, and
-# installs CMake and pkg-config where apt can.
+# The C library as projects get it: built by CMake from source, downloaded from a release (a local server), installed,
+# by pkg-config; what the cache does with and without a network; and the errors. Needs cargo, a C compiler, Python 3,
+# and installs CMake and pkg-config where apt can.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../../.." && pwd)
 model=$root/examples/digits/digits.pte
@@ -77,11 +77,12 @@ builds installed
 export PKG_CONFIG_PATH=$work/installed/lib/pkgconfig
 [ "$(pkg-config --modversion executorch_ffi)" = "$library" ] || fail "pkg-config --modversion"
 # shellcheck disable=SC2046
-cc "$work"/consumer/*.c $(pkg-config --cflags --libs executorch_ffi) -Wl,-rpath,"$work/installed/lib" -o "$work/by-pkg-config"
+cc "$work"/consumer/*.c $(pkg-config --cflags --libs executorch_ffi) -Wl,-rpath,"$work/installed/lib" \
+    -o "$work/by-pkg-config"
 recognises "$work/by-pkg-config"
 
 step "archives: the same bytes every time"
-(cd "$root" && cargo xtask dist --out "$work/dist" && mkdir -p "$work/again" && cargo xtask dist --out "$work/again" > /dev/null)
+(cd "$root" && cargo xtask dist --out "$work/dist" && cargo xtask dist --out "$work/again" > /dev/null)
 archive=$(cd "$work/dist" && ls libexecutorch_ffi-*.tar.gz)
 cmp "$work/dist/$archive" "$work/again/$archive"
 (cd "$work/dist" && sha256sum -c "$archive.sha256")
