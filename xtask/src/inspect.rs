@@ -1,10 +1,12 @@
-//! Whether libraries are for the machine that an archive's name says: read from their own headers.
+//! Whether libraries are what an archive's name and its header say: for that machine, and with every function. Read from
+//! the libraries themselves.
 
 use crate::Result;
 use crate::tables::Target;
 use object::read::archive::ArchiveFile;
 use object::read::coff::ImportFile;
 use object::{Architecture, BinaryFormat, FileKind, Object};
+use std::collections::HashSet;
 use std::path::Path;
 
 /// Checks the libraries of a staged folder.
@@ -16,7 +18,30 @@ pub(crate) fn check(staged: &Path, target: &Target) -> Result<()> {
         let (platform, architecture) = (&target.platform, &target.architecture);
         println!("checked {file}: {members} object(s) for {platform}-{architecture}");
     }
+    let functions = declared(&std::fs::read_to_string(staged.join("include/executorch_ffi.h"))?);
+    check_exports(&std::fs::read(staged.join("lib").join(&libraries.shared))?, &functions)?;
+    println!("checked {}: {} functions", libraries.shared, functions.len());
     Ok(())
+}
+
+/// The functions that a header declares with `ET_API`.
+fn declared(header: &str) -> Vec<String> {
+    let declarations = header.split("ET_API ").skip(1).filter_map(|text| text.split('(').next());
+    let names = declarations.filter_map(|text| text.split_whitespace().next_back());
+    names.map(|name| name.trim_start_matches('*')).filter(|name| name.starts_with("et_")).map(str::to_owned).collect()
+}
+
+/// Checks that a shared library exports all these functions.
+fn check_exports(bytes: &[u8], functions: &[String]) -> Result<()> {
+    let file = object::File::parse(bytes)?;
+    let mut exported = HashSet::new();
+    for export in file.exports()? {
+        let name = String::from_utf8_lossy(export.name()).into_owned();
+        // Apple's names start with an underscore.
+        exported.insert(name.strip_prefix('_').map(str::to_owned).unwrap_or(name));
+    }
+    let missing: Vec<&str> = functions.iter().map(String::as_str).filter(|name| !exported.contains(*name)).collect();
+    if missing.is_empty() { Ok(()) } else { Err(format!("the shared library lacks {}", missing.join(", ")).into()) }
 }
 
 /// How many objects a library is made of, all of them for `target`.
@@ -97,6 +122,16 @@ mod tests {
         assert!(check(&x64, "x86_64-pc-windows-gnu").is_err());
         assert!(check(b"!<arch>\n", "x86_64-unknown-linux-gnu").is_err());
         assert!(check(b"nothing of the kind", "x86_64-unknown-linux-gnu").is_err());
+    }
+
+    #[test]
+    fn functions_of_the_header_must_be_exported() {
+        let header =
+            "#define ET_API __attribute__((x))\nET_API void et_free(int *a);\nET_API ETStatus *et_load(\n  int b);";
+        assert_eq!(declared(header), ["et_free", "et_load"]);
+        let problem = check_exports(&elf(62), &declared(header)).unwrap_err().to_string();
+        assert_eq!(problem, "the shared library lacks et_free, et_load");
+        assert!(check_exports(&elf(62), &[]).is_ok());
     }
 
     #[test]
