@@ -46,10 +46,6 @@ pub(crate) fn library(
             build.env(variable, linker_path(linker)?);
         }
     }
-    // A signed library must not be changed after it was linked, so Apple's is stripped by the compiler.
-    if target.libraries.kind == "macho" && !debug {
-        build.env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
-    }
     run(&mut build)?;
     Ok(folder.join(if debug { "debug" } else { "release" }))
 }
@@ -73,13 +69,14 @@ fn linker_path(name: &str) -> Result<PathBuf> {
 
 /// Removes symbols that nobody links to, and debug information, from the libraries in `staged`.
 pub(crate) fn strip(staged: &Path, target: &Target, host: &str) -> Result<()> {
-    // Rust brings a tool that knows the formats of all platforms. Microsoft's has its debug information elsewhere.
-    let how = match target.libraries.kind.as_str() {
-        "elf" | "android" | "mingw" => {
-            [(&target.libraries.shared, "--strip-all"), (&target.libraries.static_, "--strip-debug")]
-        }
+    // Rust brings a tool that knows the formats of all platforms, and renews the signatures of Apple's. Microsoft's
+    // libraries have their debug information elsewhere.
+    let of_shared = match target.libraries.kind.as_str() {
+        "elf" | "android" | "mingw" => "--strip-all",
+        "macho" => "--discard-all",
         _ => return Ok(()),
     };
+    let how = [(&target.libraries.shared, of_shared), (&target.libraries.static_, "--strip-debug")];
     let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]))?;
     let tool = Path::new(sysroot.trim()).join("lib/rustlib").join(host).join("bin/rust-objcopy");
     for (file, argument) in how {
