@@ -137,7 +137,8 @@ ET_API int32_t et_module_output_count(const ETModule *module);
 ET_API ETStatus *et_module_forward(ETModule *module, ETTensor *const *inputs, int32_t input_count,
                                    ETTensor ***out_outputs, int32_t *out_output_count);
 /* Waits for what runs in the module, cancels what is queued for it (those callbacks hear ET_INVALID_STATE before this
- * returns, on this thread), and frees it. From one of its own callbacks, it does not wait for that callback. */
+ * returns, on this thread), and frees it. From one of its own callbacks, or from an operator, backend or profiler that it
+ * runs, it does not wait for that. */
 ET_API void et_module_free(ETModule *module);
 
 /* The same, elsewhere. What `out_...` point to and the input tensors must live until the callback was called, which

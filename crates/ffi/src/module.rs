@@ -2,7 +2,8 @@
 //!
 //! A module runs one call at a time, in a session of its own for each method, behind one lock. Queued calls and calls on
 //! other threads keep the module alive by clones of the `Arc`; [`et_module_free`] gives up the one that C held, after it has
-//! turned away what is queued and waited for what runs.
+//! turned away what is queued and waited for what runs. A function of the application that a run calls may come back to
+//! the same module: that is found out, and refused, instead of waiting for itself.
 use crate::arguments::{self, list, missing, thing};
 use crate::entry::{self, here};
 use crate::info::MethodInfo;
@@ -13,7 +14,9 @@ use crate::status::{ETStatus, Failure, Outcome};
 use crate::tensor::ETTensor;
 use crate::value::{self, ETValue};
 use sconce::{Input, Outputs};
+use std::cell::RefCell;
 use std::ffi::c_char;
+use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A loaded program.
@@ -31,6 +34,27 @@ struct Running {
     runners: Vec<Option<Runner>>,
     profiler: Option<Profiler>,
     closed: bool,
+}
+
+thread_local! {
+    /// The modules that this thread runs.
+    static RUNNING: RefCell<Vec<*const ETModule>> = const { RefCell::new(Vec::new()) };
+}
+
+/// While it lives, this thread runs a module.
+struct Here;
+
+impl Here {
+    fn enter(module: &ETModule) -> Self {
+        RUNNING.with_borrow_mut(|running| running.push(module));
+        Self
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        RUNNING.with_borrow_mut(|running| running.pop());
+    }
 }
 
 impl ETModule {
@@ -70,23 +94,28 @@ impl ETModule {
         &self.pending
     }
 
-    fn running(&self) -> MutexGuard<'_, Running> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The right to run, when it is this caller's turn.
+    fn turn(&self) -> Outcome<MutexGuard<'_, Running>> {
+        if RUNNING.with_borrow(|running| running.contains(&ptr::from_ref(self))) {
+            return Err(Failure::state("the module is running the function that makes this call"));
+        }
+        Ok(self.running.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A runner for a caller of its own.
     pub(crate) fn runner(&self, method: &str) -> Outcome<Runner> {
         let method = &self.methods[self.find(method)?].name;
-        let profiler = self.running().profiler;
+        let profiler = self.turn()?.profiler;
         Runner::new(&self.module, method, profiler)
     }
 
     /// Gives the module's own runner of a method to `body`, one caller at a time.
     fn with<R>(&self, method: usize, body: impl FnOnce(&mut Runner) -> Outcome<R>) -> Outcome<R> {
-        let mut running = self.running();
+        let mut running = self.turn()?;
         if running.closed {
             return Err(Failure::state("the module was freed while the call waited for it"));
         }
+        let _here = Here::enter(self);
         let profiler = running.profiler;
         let slot = &mut running.runners[method];
         match slot {
@@ -113,10 +142,11 @@ impl ETModule {
     }
 
     /// Tells a profiler of all later runs.
-    pub(crate) fn listen(&self, profiler: Option<Profiler>) {
-        let mut running = self.running();
+    pub(crate) fn listen(&self, profiler: Option<Profiler>) -> Outcome {
+        let mut running = self.turn()?;
         running.profiler = profiler;
         running.runners.iter_mut().flatten().for_each(|runner| runner.listen(profiler));
+        Ok(())
     }
 
     /// Gives it to C.
@@ -211,12 +241,10 @@ pub unsafe extern "C" fn et_module_free(module: *mut ETModule) {
         module.pending.close();
         queue::turn_away(&module);
         module.pending.wait(&module);
-        let runners = {
-            let mut running = module.running();
-            running.closed = true;
-            std::mem::take(&mut running.runners)
-        };
-        drop(runners);
+        // Freed by a function that it runs, it goes when that run ends.
+        let mut running = module.turn().ok()?;
+        running.closed = true;
+        running.runners.clear();
         Some(())
     });
 }
@@ -231,7 +259,6 @@ pub unsafe extern "C" fn et_module_set_profiler(
     entry::status(here!(et_module_set_profiler), || {
         // SAFETY: NULL or a module of this library, as the header asks.
         let module = unsafe { thing(module.cast_const(), "module") }?;
-        module.listen(profiler.map(|function| Profiler::new(function, user_data)));
-        Ok(())
+        module.listen(profiler.map(|function| Profiler::new(function, user_data)))
     })
 }

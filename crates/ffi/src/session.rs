@@ -17,12 +17,14 @@ use std::time::Instant;
 /// A session of the facade, with who listens to it.
 pub(crate) struct Runner {
     session: Session,
+    outputs: usize,
     trace: Option<Trace>,
 }
 
 impl Runner {
     pub(crate) fn new(module: &sconce::Module, method: &str, profiler: Option<Profiler>) -> Outcome<Self> {
-        let mut runner = Self { session: module.method_session(method)?, trace: None };
+        let session = module.method_session(method)?;
+        let mut runner = Self { outputs: session.view().outputs(), session, trace: None };
         runner.listen(profiler);
         Ok(runner)
     }
@@ -52,27 +54,35 @@ impl Runner {
 
     /// Runs and writes the outputs, all tensors, into tensors of the caller.
     pub(crate) unsafe fn run_into(&mut self, inputs: &[Input<'_>], outputs: &[*mut ETTensor]) -> Outcome {
-        let want = self.session.view().outputs();
+        let want = self.outputs;
         if outputs.len() != want {
             let (method, have) = (self.session.method(), outputs.len());
             return Err(Failure::argument(format_args!("`{method}` gives {want} output(s), {have} were asked for")));
         }
         let mut spans = Vec::with_capacity(want);
         for (index, &output) in outputs.iter().enumerate() {
+            if outputs.iter().take(index).any(|&earlier| earlier == output) {
+                return Err(Failure::argument(format_args!("the tensor for output {index} is given twice")));
+            }
             // SAFETY: NULL or a tensor of this library, as the header asks.
             let output = unsafe { output.as_ref() }.ok_or_else(|| missing(&format!("output {index}")))?;
             spans.push(output.span());
         }
         apart(&value::spans(inputs), &spans)?;
+        // SAFETY: not NULL, as found above, and each given once; inputs are held by their elements only. So nothing
+        // else refers to the tensors, which are for one thread at a time.
+        let mut outputs: Vec<_> = outputs.iter().map(|&output| unsafe { &mut *output }).collect();
         self.run(inputs, |results| {
-            for (index, &output) in outputs.iter().enumerate() {
+            // All or nothing.
+            let mut found = Vec::with_capacity(want);
+            for (index, output) in outputs.iter().enumerate() {
                 let Value::Tensor(result) = results.get(index)? else {
                     return Err(Failure::argument(format_args!("output {index} is no tensor: use et_module_run")));
                 };
-                // SAFETY: not NULL, as found above; inputs are held by their elements only, so nothing else refers to the
-                // tensor itself, which is for one thread at a time.
-                unsafe { &mut *output }.assign(index, &result)?;
+                output.fits(index, &result)?;
+                found.push(result);
             }
+            outputs.iter_mut().zip(&found).for_each(|(output, result)| output.assign(result));
             Ok(())
         })
     }
@@ -90,7 +100,7 @@ impl ETSession {
         match self.runner.try_lock() {
             Ok(mut runner) => body(&mut runner),
             Err(Poisoned(runner)) => body(&mut runner.into_inner()),
-            Err(WouldBlock) => Err(Failure::state("another thread runs this session: give each thread its own")),
+            Err(WouldBlock) => Err(Failure::state("the session is running: give each thread its own")),
         }
     }
 }

@@ -79,8 +79,8 @@ impl ETTensor {
         Tensor { dtype: self.dtype, shape: self.shape, data }
     }
 
-    /// Takes the sizes and elements of a result.
-    pub(crate) fn assign(&mut self, index: usize, result: &Tensor<'_>) -> Outcome {
+    /// Whether it can take output `index`.
+    pub(crate) fn fits(&self, index: usize, result: &Tensor<'_>) -> Outcome {
         if result.dtype != self.dtype {
             let (have, want) = (self.dtype, result.dtype);
             return Err(Failure::argument(format_args!("output {index} is {want}, but the tensor for it is {have}")));
@@ -91,16 +91,21 @@ impl ETTensor {
             let sentence = format!("output {index} of sizes {sizes:?} takes {need} bytes, its tensor has {room}");
             return Err(Failure::argument(sentence));
         }
+        Ok(())
+    }
+
+    /// Takes the sizes and elements of a result, which fits.
+    pub(crate) fn assign(&mut self, result: &Tensor<'_>) {
+        assert!(result.data.len() <= self.capacity, "a result that was not checked");
         self.shape = Shape::contiguous(result.sizes()).unwrap_or(result.shape);
         self.sizes = c_sizes(&self.shape);
-        // SAFETY: `start` is valid for `capacity` bytes, and nobody else looks at them: a tensor is for one thread at a
+        // SAFETY: `start` is valid for `capacity` bytes, which are enough, and nobody else looks at them: a tensor is for one thread at a
         // time, and `apart` has checked that no input or other output of the call shares them.
-        let target = unsafe { std::slice::from_raw_parts_mut(self.start, need) };
+        let target = unsafe { std::slice::from_raw_parts_mut(self.start, result.data.len()) };
         match result.shape.is_contiguous() {
             true => target.copy_from_slice(result.data),
             false => sconce::reorder(result.dtype.size(), &result.shape, result.data, &self.shape, target),
         }
-        Ok(())
     }
 
     fn bytes(&self) -> usize {
@@ -323,10 +328,11 @@ mod tests {
         let shape = Shape::new(&[1, 2, 1, 3], &[0, 2, 3, 1]).unwrap();
         let tensor = Tensor { dtype: ScalarType::Byte, shape, data: &[1, 4, 2, 5, 3, 6] };
         assert_eq!(ETTensor::copy_of(&tensor).unwrap().view().data, [1, 2, 3, 4, 5, 6]);
-        let mut target = ETTensor::number(ScalarType::Byte, &[9]).unwrap();
-        assert!(target.assign(0, &tensor).unwrap_err().sentence.contains("6 bytes"));
+        let small = ETTensor::number(ScalarType::Byte, &[9]).unwrap();
+        assert!(small.fits(0, &tensor).unwrap_err().sentence.contains("6 bytes"));
         let mut target = ETTensor::copy_of(&Tensor { dtype: ScalarType::Byte, shape, data: &[0; 6] }).unwrap();
-        target.assign(0, &tensor).unwrap();
+        target.fits(0, &tensor).unwrap();
+        target.assign(&tensor);
         assert_eq!(target.view().data, [1, 2, 3, 4, 5, 6]);
     }
 }

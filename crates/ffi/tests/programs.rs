@@ -1,4 +1,5 @@
 //! C programs that use the library as an application does.
+#![cfg(unix)]
 mod support;
 use support::{array, compile, file, run, run_c};
 
@@ -9,6 +10,60 @@ fn the_interface_of_executorch_native() {
     let (input, expected) = (array("examples/digits/digits.npz", "in0"), array("examples/digits/digits.npz", "out0"));
     let (_, log) = run_c("forward", &[&file(DIGITS), &input, &expected]);
     assert!(log.lines().any(|line| line.starts_with("[ExecuTorch] ran forward in ")), "{log}");
+}
+
+#[test]
+fn many_threads() {
+    let (input, expected) = (array("examples/digits/digits.npz", "in0"), array("examples/digits/digits.npz", "out0"));
+    run_c("threads", &[&file(DIGITS), &input, &expected]);
+}
+
+#[test]
+fn queued_calls() {
+    let (input, expected) = (array("examples/digits/digits.npz", "in0"), array("examples/digits/digits.npz", "out0"));
+    run_c("storm", &[&file(DIGITS), &input, &expected, "20"]);
+}
+
+#[test]
+fn many_loads_and_damaged_programs() {
+    let abs = file("tests/golden/samples/abs.float32.0.pte");
+    let stress = compile(&format!("{}/tests/c/stress.c", env!("CARGO_MANIFEST_DIR")), "stress", true);
+    run(&stress, &["loops", &abs, "50"]);
+    run(&stress, &["resident", &abs, "1000", "256"]);
+    for program in [&abs, &file(DIGITS), &file("tests/golden/cond.pte"), &file("tests/golden/xnnpack/xnnpack.pte")] {
+        run(&stress, &["broken", program, "200"]);
+    }
+}
+
+#[test]
+fn operators_and_backends_of_the_application() {
+    let scale = support::temporary("scale.pte");
+    std::fs::write(&scale, scaling()).unwrap();
+    run_c(
+        "custom",
+        &[&file("examples/custom-operator/soft_clip.pte"), &scale, &file("tests/golden/channels_last.pte")],
+    );
+}
+
+/// A program whose one instruction is a delegate of `ScaleBackend`: four numbers times the weights 1, 2, 3 and 4, which the
+/// payload names.
+fn scaling() -> Vec<u8> {
+    use sconce_format::ScalarType;
+    use sconce_format::pte::model::*;
+    let tensor = |offset| Tensor::new(ScalarType::Float, [4], Storage::Planned(Memory { id: 1, offset }));
+    let mut plan = Plan::new("forward");
+    let (x, y) = (plan.value(tensor(0)), plan.value(tensor(16)));
+    plan.delegates.push(Delegate {
+        backend: "ScaleBackend".into(),
+        payload: b"weights".to_vec().into(),
+        inline: false,
+        specs: vec![CompileSpec { key: "unit".into(), value: b"metre".to_vec() }],
+    });
+    plan.push(Instruction::Delegate { delegate: 0, args: vec![x, y] });
+    (plan.inputs, plan.outputs, plan.buffer_sizes) = (vec![x], vec![y], vec![0, 32]);
+    let weights: Vec<u8> = [1.0f32, 2.0, 3.0, 4.0].iter().flat_map(|weight| weight.to_le_bytes()).collect();
+    let named_data = vec![NamedData { key: "weights".into(), data: weights.into() }];
+    Program { plans: vec![plan], named_data, ..Program::default() }.write()
 }
 
 #[test]

@@ -315,6 +315,26 @@ fn running() {
 }
 
 #[test]
+fn outputs_are_written_all_or_none() {
+    let module = load("tests/golden/channels_last.pte");
+    let input = value(tensor(&[0.0; 180], &[2, 3, 5, 6]));
+    let (first, second) = (tensor(&[7.5; 240], &[240]), tensor(&[7.5; 239], &[239]));
+    let empty = tensor(&[], &[0]);
+    let forward = c"forward".as_ptr();
+    wrong!(et_module_run_into(module, forward, &input, 1, [first, second].as_ptr(), 2), "output 1");
+    wrong!(et_module_run_into(module, forward, &input, 1, [first, first].as_ptr(), 2), "output 1 is given twice");
+    wrong!(et_module_run_into(module, forward, &input, 1, [empty, empty].as_ptr(), 2), "output 1 is given twice");
+    // SAFETY: the tensors are there, and are freed once.
+    unsafe {
+        assert_eq!((et_tensor_rank(first), *et_tensor_shape(first)), (1, 240));
+        let elements = std::slice::from_raw_parts(et_tensor_data(first).cast::<f32>(), 240);
+        assert!(elements.iter().all(|&element| element == 7.5));
+        [first, second, empty, input.content.tensor].into_iter().for_each(|tensor| et_tensor_free(tensor));
+        et_module_free(module);
+    }
+}
+
+#[test]
 fn queueing() {
     unsafe extern "C" fn callback(_: *mut c_void, status: *mut ETStatus) {
         // SAFETY: the receiver frees the status.

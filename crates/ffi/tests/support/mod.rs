@@ -2,7 +2,8 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// The repository.
 pub(crate) fn root() -> PathBuf {
@@ -24,7 +25,8 @@ pub(crate) fn temporary(name: &str) -> String {
 /// Where the shared library is: beside the tests.
 pub(crate) fn library() -> PathBuf {
     let directory = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-    assert!(directory.join("libexecutorch_ffi.so").exists(), "no library in {}", directory.display());
+    let name = format!("{}executorch_ffi{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    assert!(directory.join(&name).exists(), "no {name} in {}", directory.display());
     directory
 }
 
@@ -45,9 +47,22 @@ pub(crate) fn compile(source: &str, name: &str, link: bool) -> String {
     program
 }
 
-/// Runs a program, which must end well, and gives what it printed.
+/// Runs a program, which must end well and in time, and gives what it printed.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> (String, String) {
-    let output = Command::new(program).args(arguments).output().unwrap();
+    let mut command = Command::new(program);
+    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Cargo points it at an older library, which would come before the one that the program was linked with.
+    command.env_remove("LD_LIBRARY_PATH");
+    let mut child = command.spawn().unwrap();
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > Duration::from_secs(240) {
+            child.kill().unwrap();
+            panic!("{program} {arguments:?} does not end");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().unwrap();
     let (printed, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{program} {arguments:?}: {}\n{printed}{errors}", output.status);
     (printed.into_owned(), errors.into_owned())
@@ -66,7 +81,9 @@ pub(crate) fn array(golden: &str, name: &str) -> String {
     archive.by_name(&format!("{name}.npy")).unwrap().read_to_end(&mut bytes).unwrap();
     assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
     let header = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
-    let path = temporary(&format!("{}.{name}.raw", golden.replace('/', "_")));
+    // Tests run side by side, and each reads its own.
+    let test = std::thread::current().name().unwrap_or("").replace(':', "_");
+    let path = temporary(&format!("{test}-{}-{name}.raw", golden.replace('/', "_")));
     std::fs::write(&path, &bytes[10 + header..]).unwrap();
     path
 }
