@@ -8,4 +8,12 @@ fn main() {
         println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
         println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libexecutorch_ffi.so");
     }
+    if system == "android" {
+        // Newer devices have pages of 16 KiB.
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-z,max-page-size=16384");
+    }
+    if ["macos", "ios"].contains(&system.as_str()) {
+        // Programs look for it where their own rpath says, not where it was built.
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-install_name,@rpath/libexecutorch_ffi.dylib");
+    }
 }
