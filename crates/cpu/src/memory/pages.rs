@@ -20,6 +20,7 @@ const WORTH_MAPPING: usize = 256 * 1024;
 /// The most that is reserved beyond what is asked for, and that an arena is filled with at once.
 const MOST_RESERVED: usize = 64 << 20;
 /// Bytes of pages that are asked for together: whole pages, whatever their size.
+#[cfg(target_os = "linux")]
 const TOGETHER: usize = 2 << 20;
 /// The least size of a page.
 #[cfg(target_os = "linux")]
@@ -30,6 +31,7 @@ const PAGE: usize = 4096;
 struct Region {
     start: *mut u8,
     bytes: usize,
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "held until the block is dropped"))]
     held: Held,
 }
 
