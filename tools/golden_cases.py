@@ -624,6 +624,19 @@ def xnnpack_quantized():
     return made
 
 
+@case(
+    "An int8 part that ends in a pad: the exporter forgets to mark its output, and gives the pad a float input.",
+    official="refuses the pad's types",
+)
+def xnnpack_unmarked():
+    def body(self, x):
+        return torch.cumsum(F.pad(self.conv(x), [1, 1, 0, 2]), -1)
+
+    args = (torch.randn(1, 3, 5, 5),)
+    model = Model(body, conv=nn.Conv2d(3, 4, 3))
+    return Case(quantized(model, args), [Run(args)], xnnpack=True)
+
+
 @case("XNNPACK with its weights outside, as opaque named data in a `.ptd` file.")
 def xnnpack_external():
     args = (torch.randn(2, 16),)

@@ -57,6 +57,11 @@ impl Delegate for Part {
         let graph = self.model.graph();
         let lost = Fault::new(Code::InvalidState, "the state belongs to another delegate");
         let session: &mut Session = state.downcast().ok_or(lost)?;
+        let arguments = graph.inputs.len() + graph.outputs.len();
+        if call.len() != arguments {
+            let count = Fault::new(Code::InvalidProgram, "the delegate takes {} arguments, the call passes {}");
+            return Err(count.with([arguments, call.len()]));
+        }
         let mut inputs = Vec::with_capacity(graph.inputs.len());
         let mut sizes = Vec::with_capacity(graph.inputs.len());
         for (index, &id) in graph.inputs.iter().enumerate() {

@@ -13,6 +13,7 @@ use sconce_graph::{
     Combine, ConstantId, Dim, Element, Function, Graph, Node, Op, Origin, Quantized, Reduction, Scheme, Source,
     Storage, Then, Type, ValueId,
 };
+use std::collections::HashSet;
 
 /// Weights of a linear layer are `[in, out]`.
 const TRANSPOSE_WEIGHTS: u32 = 1;
@@ -28,10 +29,10 @@ pub fn import(payload: &[u8]) -> Result<Graph, String> {
     for value in file.values().iter() {
         importer.value(value)?;
     }
-    importer.bind_arguments();
     for node in file.nodes().iter() {
         importer.node(node)?;
     }
+    importer.bind_arguments()?;
     importer.infer_sizes()?;
     sconce_graph::verify(&importer.graph).map_err(|invalid| invalid.to_string())?;
     Ok(importer.graph)
@@ -122,15 +123,48 @@ impl Importer<'_> {
     }
 
     /// Arguments of a call are inputs, then outputs, each sorted by external id.
-    fn bind_arguments(&mut self) {
+    fn bind_arguments(&mut self) -> Result<(), String> {
         let arguments = |wanted: fn(TensorValue<'_>) -> bool| {
-            let mut found: Vec<_> = self.file.externs().filter(|(_, tensor)| wanted(*tensor)).collect();
-            found.sort_by_key(|(_, tensor)| tensor.external_id());
-            found.into_iter().map(|(id, _)| ValueId(id)).collect::<Vec<_>>()
+            let found = self.file.externs().filter(|(_, tensor)| wanted(*tensor));
+            found.map(|(id, tensor)| (tensor.external_id(), ValueId(id))).collect::<Vec<_>>()
         };
-        let inputs = arguments(|tensor| tensor.is_input());
-        let outputs = arguments(|tensor| tensor.is_output());
-        (self.graph.inputs, self.graph.outputs) = (inputs, outputs);
+        let (mut inputs, mut outputs) = (arguments(|tensor| tensor.is_input()), arguments(|tensor| tensor.is_output()));
+        outputs.extend(self.unmarked_outputs()?);
+        for (arguments, bound) in [(&mut inputs, &mut self.graph.inputs), (&mut outputs, &mut self.graph.outputs)] {
+            arguments.sort_unstable();
+            *bound = arguments.iter().map(|&(_, value)| value).collect();
+        }
+        Ok(())
+    }
+
+    /// Outputs by external ids that no value has. The exporter of 1.5 forgets to mark the output of a part that ends in a
+    /// pad of integers, whose caller wants floats. It can only be a result that nobody reads.
+    fn unmarked_outputs(&mut self) -> Result<Vec<(u32, ValueId)>, String> {
+        let known: HashSet<u32> = self.file.externs().map(|(_, tensor)| tensor.external_id()).collect();
+        let missing: Vec<u32> = (0..self.file.graph().num_externs()).filter(|id| !known.contains(id)).collect();
+        if missing.is_empty() {
+            return Ok(Vec::new());
+        }
+        let outside = |value: &ValueId| self.file.externs().any(|(id, _)| ValueId(id) == *value);
+        let read: HashSet<ValueId> = self.graph.nodes.iter().flat_map(|node| node.inputs.iter().copied()).collect();
+        let results = self.graph.nodes.iter().flat_map(|node| node.outputs.iter().copied());
+        let unread: Vec<_> = results.filter(|value| !read.contains(value) && !outside(value)).collect();
+        if unread.len() != missing.len() {
+            let results = unread.len();
+            return Err(format!("no value has the external ids {missing:?}, and {results} results are left for them"));
+        }
+        Ok(missing.into_iter().zip(unread).map(|(id, value)| (id, self.in_floats(value))).collect())
+    }
+
+    /// A value as floats.
+    fn in_floats(&mut self, value: ValueId) -> ValueId {
+        if self.graph.ty(value).quantized().is_none() {
+            return value;
+        }
+        let dims = self.graph.ty(value).dims.clone();
+        let floats = self.graph.value(Type { element: Element::Plain(ScalarType::Float), dims }, Origin::Node);
+        self.graph.nodes.push(Node::new(Op::Convert, vec![value], vec![floats]));
+        floats
     }
 
     /// Gives results the sizes that follow from the inputs. What the payload says of them is not always in the order of
