@@ -3,6 +3,7 @@ use crate::failure::Failure;
 use crate::golden::{self, Bound};
 use crate::listing;
 use crate::model::{self, Loading};
+use crate::official::{Times, Timing};
 use crate::print::table;
 use sconce::core::{Event, Method, Platform, ValueInfo};
 use sconce::{ScalarType, Session, Tensor, Value, bf16, f16};
@@ -32,6 +33,9 @@ pub(crate) struct Bench {
     /// Adds the time of each operator
     #[arg(long)]
     profile: bool,
+    /// Times the official runtime on the same inputs too, in a Python that has it
+    #[arg(long, value_name = "PYTHON", num_args = 0..=1, require_equals = true, default_missing_value = "python3")]
+    compare: Option<String>,
     /// Prints an array of measurements as JSON
     #[arg(long)]
     json: bool,
@@ -52,6 +56,8 @@ struct Measurement {
     peak_rss_mb: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     operators: Option<Vec<OperatorTime>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    official: Option<Times>,
 }
 
 /// The time that one operator or backend takes in a run.
@@ -72,7 +78,9 @@ impl Bench {
         }
         let heading = ["file", "threads", "load ms", "first ms", "min ms", "median ms", "runs", "peak MiB"];
         let mut rows = vec![heading.map(str::to_owned).to_vec()];
-        rows.extend(measurements.iter().map(Measurement::row));
+        rows.extend(
+            measurements.iter().flat_map(|measurement| [Some(measurement.row()), measurement.official_row()]).flatten(),
+        );
         table(out, "", &rows, &[1, 2, 3, 4, 5, 6, 7])?;
         measurements.iter().try_for_each(|measurement| measurement.print_profile(out))?;
         Ok(ExitCode::SUCCESS)
@@ -84,6 +92,7 @@ impl Bench {
         let module = model::load(path, self.loading.or_beside(path).options())?;
         let mut session = module.method_session(&model::method_name(&module, self.method.as_deref()))?;
         let load_ms = milliseconds(start.elapsed());
+        let method = session.method().to_owned();
         let bound = inputs(path, session.view())?;
         let mut time = || {
             let start = Instant::now();
@@ -97,6 +106,16 @@ impl Bench {
             times.push(time()?);
         }
         times.sort_by(f64::total_cmp);
+        let peak_rss_mb = peak_memory();
+        let data = self.loading.or_beside(path).data;
+        let timing = self.compare.as_deref().map(|python| Timing {
+            python,
+            model: path,
+            method: &method,
+            data: &data,
+            threads: module.threads(),
+            seconds: self.seconds,
+        });
         Ok(Measurement {
             file: path.display().to_string(),
             threads: module.threads(),
@@ -105,8 +124,9 @@ impl Bench {
             min_ms: times.first().copied().unwrap_or(0.0),
             median_ms: median(&times),
             runs: times.len(),
-            peak_rss_mb: peak_memory(),
+            peak_rss_mb,
             operators: if self.profile { Some(profile(&mut session, &bound, times.len())?) } else { None },
+            official: timing.map(|timing| timing.measure(&bound)).transpose()?,
         })
     }
 }
@@ -124,6 +144,22 @@ impl Measurement {
             self.runs.to_string(),
             self.peak_rss_mb.map_or("-".to_owned(), |size| format!("{size:.1}")),
         ]
+    }
+
+    /// The official runtime's times, each with how much longer it takes.
+    fn official_row(&self) -> Option<Vec<String>> {
+        let official = self.official.as_ref()?;
+        let beside = |theirs: f64, ours: f64| format!("{theirs:.3} ({:.2}x)", theirs / ours);
+        Some(vec![
+            "  official".to_owned(),
+            self.threads.to_string(),
+            beside(official.load_ms, self.load_ms),
+            beside(official.first_ms, self.first_ms),
+            beside(official.min_ms, self.min_ms),
+            beside(official.median_ms, self.median_ms),
+            official.runs.to_string(),
+            "-".to_owned(),
+        ])
     }
 
     fn print_profile(&self, out: &mut dyn Write) -> Result<(), Failure> {

@@ -53,16 +53,16 @@ fn number(key: &str, prefix: &str) -> Option<usize> {
     if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
 }
 
-/// Writes outputs as `out0, out1, ...`. Values without a NumPy form (none, strings) are left out.
-pub(crate) fn write(path: &Path, outputs: &[Value]) -> Result<(), String> {
+/// Writes values under a prefix, `out0, out1, ...`. Values without a NumPy form (none, strings) are left out.
+pub(crate) fn write(path: &Path, prefix: &str, values: &[Value]) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("cannot write {}: {error}", path.display());
     let file = File::create(path).map_err(|error| failed(&error))?;
     let mut archive = ZipWriter::new(BufWriter::new(file));
-    for (index, value) in outputs.iter().enumerate() {
+    for (index, value) in values.iter().enumerate() {
         let Some(tensor) = as_array(value) else { continue };
         let large = tensor.bytes().len() > 1 << 31;
         let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(large);
-        archive.start_file(format!("out{index}.npy"), options).map_err(|error| failed(&error))?;
+        archive.start_file(format!("{prefix}{index}.npy"), options).map_err(|error| failed(&error))?;
         npy::write(&mut archive, &tensor).map_err(|error| failed(&error))?;
     }
     archive.finish().map_err(|error| failed(&error))?;
@@ -152,7 +152,7 @@ mod tests {
             Value::Bool(true),
             Value::Str("word".to_owned()),
         ];
-        write(&path, &values).unwrap();
+        write(&path, "out", &values).unwrap();
         let golden = read(&path).unwrap();
         assert_eq!(golden.outputs.keys().copied().collect::<Vec<_>>(), [0, 2, 3, 4]);
         assert_eq!(golden.outputs[&0].as_slice::<sconce::f16>().unwrap(), half);

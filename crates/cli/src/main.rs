@@ -16,6 +16,7 @@ mod listing;
 mod model;
 mod npy;
 mod numbers;
+mod official;
 mod pack;
 mod print;
 mod ranking;

@@ -53,7 +53,7 @@ impl Run {
         let outputs = session.run(&golden::borrow(&inputs)).map_err(type_hint)?;
         let milliseconds = start.elapsed().as_nanos() as f64 / 1e6;
         if let Some(path) = &self.output {
-            golden::write(path, &outputs).map_err(Failure::new)?;
+            golden::write(path, "out", &outputs).map_err(Failure::new)?;
         }
         let top = labels.map(|labels| ranking::top(&outputs, &labels, 5)).transpose()?;
         if self.json {

@@ -264,6 +264,26 @@ fn bench_measures() {
     assert!(sconce(["bench", &program, "--seconds", "0.01"]).out.starts_with("file "));
 }
 
+/// Python itself is left out: a shell stands for it.
+#[cfg(unix)]
+#[test]
+fn bench_compares_with_what_another_program_measures() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("compare");
+    let program = folder.write("sum.pte", &adder().write());
+    let bench = |python: &str| sconce(["bench", &program, "--seconds", "0.01", &format!("--compare={python}")]);
+    let times = r#"{"load_ms": 1.0, "first_ms": 2.0, "min_ms": 1e9, "median_ms": 1e9, "runs": 7}"#;
+    let script = folder.write("python", format!("#!/bin/sh\ntest -f \"$4\" && echo '{times}'\n").as_bytes());
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let answer = bench(&script);
+    let official = answer.out.lines().find(|line| line.starts_with("  official"));
+    assert!(official.is_some_and(|line| line.contains("1000000000.000 (")), "{} {}", answer.out, answer.err);
+    let answer = bench("/nowhere/python");
+    assert!(answer.code == 1 && answer.err.contains("/nowhere/python"), "{}", answer.err);
+    let answer = bench("false");
+    assert!(answer.code == 1 && answer.err.contains("--compare=PYTHON"), "{}", answer.err);
+}
+
 #[test]
 fn usage_errors_and_completions() {
     assert_eq!(sconce(["run"]).code, 2);
