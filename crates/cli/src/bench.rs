@@ -190,7 +190,7 @@ fn median(sorted: &[f64]) -> f64 {
 }
 
 /// Inputs from the golden file beside the program, or pseudo-random ones.
-fn inputs(path: &Path, method: Method<'_>) -> Result<Bound, Failure> {
+pub(crate) fn inputs(path: &Path, method: Method<'_>) -> Result<Bound, Failure> {
     let beside = path.with_extension("npz");
     if beside.is_file() {
         let given = golden::read(&beside).map_err(Failure::new)?.inputs;

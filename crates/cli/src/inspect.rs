@@ -1,5 +1,7 @@
 //! `sconce inspect`: what is inside a file. A report is gathered first, then printed as text or as JSON.
+use crate::bench;
 use crate::failure::Failure;
+use crate::golden;
 use crate::listing::{self, Line, Port};
 use crate::model::{self, Loading};
 use crate::print::{bytes, table};
@@ -15,6 +17,9 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// Runs of which the fastest time of each step counts.
+const PROFILED_RUNS: usize = 20;
+
 /// Show what is inside a program or data file
 #[derive(clap::Args, Debug)]
 pub(crate) struct Inspect {
@@ -24,6 +29,9 @@ pub(crate) struct Inspect {
     /// Lists the instructions with their arguments, and the steps of the engine behind each delegate and each run of calls
     #[arg(long)]
     plan: bool,
+    /// Runs the program and adds to each step its time, its share, and what part of the machine's peak it reaches
+    #[arg(long, requires = "plan")]
+    profile: bool,
     /// Prints JSON
     #[arg(long)]
     json: bool,
@@ -232,13 +240,14 @@ impl Inspect {
         // What cannot be loaded is not planned either.
         let planned = module.planned_calls(method.name()).unwrap_or_default();
         let operators = operators(module, method, &planned);
+        let times = if self.profile { self.times(module, method) } else { Vec::new() };
         MethodReport {
             name: method.name().to_owned(),
             inputs: ports((0..method.inputs()).map(|index| method.input(index)).collect()),
             outputs: ports((0..method.outputs()).map(|index| method.output(index)).collect()),
             instructions: chains.iter().map(|chain| chain.instructions().len()).sum(),
-            delegates: self.delegates(module, method),
-            planned: self.planned(&operators, &planned),
+            delegates: self.delegates(module, method, &times),
+            planned: self.planned(&operators, &planned, times.get(method.delegates()..).unwrap_or_default()),
             operators,
             external: external(method),
             memory: memory(module, method),
@@ -246,21 +255,31 @@ impl Inspect {
         }
     }
 
-    fn planned(&self, operators: &[OperatorReport], planned: &[PlannedCalls]) -> PlannedReport {
-        let run = |run: &PlannedCalls| RunReport {
+    /// What steps take: of each delegate, then of each planned run of calls. Nothing, if the method does not run.
+    fn times(&self, module: &Module, method: Method<'_>) -> Vec<String> {
+        let times = || {
+            let bound = bench::inputs(&self.file, method).ok()?;
+            let mut session = module.method_session(method.name()).ok()?;
+            session.step_times(&golden::borrow(&bound), PROFILED_RUNS).ok()
+        };
+        times().unwrap_or_default()
+    }
+
+    fn planned(&self, operators: &[OperatorReport], planned: &[PlannedCalls], times: &[String]) -> PlannedReport {
+        let run = |(index, run): (usize, &PlannedCalls)| RunReport {
             first: run.instructions.start,
             last: run.instructions.end.saturating_sub(1),
             calls: run.calls,
-            steps: if self.plan { run.plan.lines().map(str::to_owned).collect() } else { Vec::new() },
+            steps: if self.plan { steps(times.get(index), &run.plan) } else { Vec::new() },
         };
         PlannedReport {
             calls: operators.iter().map(|row| row.planned).sum(),
             of: operators.iter().map(|row| row.calls - row.once).sum(),
-            runs: planned.iter().map(run).collect(),
+            runs: planned.iter().enumerate().map(run).collect(),
         }
     }
 
-    fn delegates(&self, module: &Module, method: Method<'_>) -> Vec<DelegateReport> {
+    fn delegates(&self, module: &Module, method: Method<'_>, times: &[String]) -> Vec<DelegateReport> {
         let registry = Registry::with_defaults();
         let content = method.program().file();
         // Delegates that this build cannot make have nothing to say.
@@ -273,11 +292,17 @@ impl Inspect {
                 None => 0,
             };
             let present = registry.find_backend(backend).is_some();
-            let steps = plans.get(index).map_or("", String::as_str).lines().map(str::to_owned).collect();
+            let steps = steps(times.get(index), plans.get(index).map_or("", String::as_str));
             DelegateReport { backend: backend.to_owned(), payload_bytes, present, steps }
         };
         method.plan().delegates().iter().enumerate().map(report).collect()
     }
+}
+
+/// The lines of a plan, or those with times where there are some.
+fn steps(times: Option<&String>, plan: &str) -> Vec<String> {
+    let text = times.filter(|times| !times.is_empty()).map_or(plan, String::as_str);
+    text.lines().map(str::to_owned).collect()
 }
 
 fn operators(module: &Module, method: Method<'_>, planned: &[PlannedCalls]) -> Vec<OperatorReport> {

@@ -247,6 +247,16 @@ fn external_data_is_asked_for_and_found() {
 }
 
 #[test]
+fn inspect_takes_the_time_of_steps() {
+    let program = golden("xnnpack/xnnpack_conv.pte").display().to_string();
+    let answer = sconce(["inspect", "--plan", "--profile", &program]);
+    let total = answer.out.lines().find(|line| line.contains("million multiplications"));
+    assert!(total.is_some_and(|line| line.contains(" ms, ") && line.contains("% of peak")), "{}", answer.out);
+    assert!(answer.out.lines().any(|line| line.contains(" ms ") && line.contains("packed product")), "{}", answer.out);
+    assert_eq!(sconce(["inspect", "--profile", &program]).code, 2);
+}
+
+#[test]
 fn bench_measures() {
     let folder = Folder::new("bench");
     let program = folder.write("sum.pte", &adder().write());

@@ -58,6 +58,14 @@ pub trait Delegate: Send + Sync {
         Ok(())
     }
 
+    /// Takes the time of every step of a session from now on, where there are steps.
+    fn watch(&self, _state: &mut dyn State) {}
+
+    /// Writes what the steps of a session took since, a line for each.
+    fn print_times(&self, _state: &mut dyn State, _out: &mut dyn core::fmt::Write) -> core::fmt::Result {
+        Ok(())
+    }
+
     /// Gives what it has made of its weights so far, each under the name by which a later delegate of the same part looks
     /// for it among the data from beside the program.
     fn packed(&self, _sink: &mut dyn FnMut(&str, &[u8])) {}

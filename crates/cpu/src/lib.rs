@@ -11,6 +11,7 @@
 //! | `quantize` | which quantised nodes are computed as they are |
 //! | `plan` | which step does what a node says, and where values lie |
 //! | `steps` | the steps, by family |
+//! | `profile` | what steps take, beside what the machine could do |
 //! | `memory` | where blocks of memory come from, and how a step gets at its disjoint parts of them (the only `unsafe` here) |
 //! | `weights` | constants as numbers, and packed weights |
 #![deny(unsafe_code)]
@@ -19,10 +20,11 @@ mod lower;
 mod memory;
 mod model;
 mod plan;
+mod profile;
 mod quantize;
 mod steps;
 mod weights;
 
 pub use model::{Error, Model, Options, Session};
-pub use plan::Plan;
+pub use plan::{Plan, StepView};
 pub use weights::PACKED;

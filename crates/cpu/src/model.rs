@@ -3,6 +3,7 @@
 use crate::lower::lower;
 use crate::memory::{Aligned, Memory};
 use crate::plan::Plan;
+use crate::profile::Times;
 use crate::steps::Context;
 use crate::weights::{Known, Packed, check, model_name};
 use sconce_graph::{Constants, Graph, Shape};
@@ -104,38 +105,36 @@ impl Model {
     /// Runs a plan of this model. Inputs and outputs are as long as the plan says.
     pub fn run(
         &self,
-        plan: &Plan,
+        plan: &Arc<Plan>,
         session: &mut Session,
         par: &dyn Parallel,
         constants: &dyn Constants,
         inputs: &[&[u8]],
         outputs: &mut [&mut [u8]],
-    ) -> Result<(), Error> {
-        self.run_observed(plan, session, par, constants, inputs, outputs, |_| ())
-    }
-
-    /// [`Model::run`], with a call after each step, by its number.
-    #[expect(clippy::too_many_arguments, reason = "the arguments of a run, and who watches it")]
-    pub fn run_observed(
-        &self,
-        plan: &Plan,
-        session: &mut Session,
-        par: &dyn Parallel,
-        constants: &dyn Constants,
-        inputs: &[&[u8]],
-        outputs: &mut [&mut [u8]],
-        done: impl FnMut(usize),
     ) -> Result<(), Error> {
         plan.check_arguments(inputs, outputs).map_err(Error)?;
-        if session.arena.bytes().len() < plan.arena_bytes() {
+        let Session { arena, watched } = session;
+        if arena.bytes().len() < plan.arena_bytes() {
             let missing = || Error(format!("there is no memory for an arena of {} bytes", plan.arena_bytes()));
-            session.arena = Aligned::try_new(plan.arena_bytes()).ok_or_else(missing)?;
+            *arena = Aligned::try_new(plan.arena_bytes()).ok_or_else(missing)?;
         }
         let known = Known { graph: &self.graph, constants, packed: &self.packed };
         let context = Context { isa: self.options.isa, par, known };
-        let mut memory = Memory::new(inputs, outputs, session.arena.bytes_mut(), known);
-        plan.run(&context, &mut memory, done);
+        let mut memory = Memory::new(inputs, outputs, arena.bytes_mut(), known);
+        match watched {
+            Some(watched) => {
+                watched.plan = Some(plan.clone());
+                plan.run(&context, &mut memory, watched.times.watch(plan.steps().len()));
+            }
+            None => plan.run(&context, &mut memory, |_| ()),
+        }
         Ok(())
+    }
+
+    /// Writes the last plan that a session ran, with what its steps took since [`Session::watch`].
+    pub fn print_times(&self, session: &Session, out: &mut dyn fmt::Write) -> fmt::Result {
+        let watched = session.watched.as_ref().and_then(|watched| Some((&watched.times, watched.plan.as_ref()?)));
+        watched.map_or(Ok(()), |(times, plan)| times.print(plan, self.options.isa, out))
     }
 }
 
@@ -143,4 +142,19 @@ impl Model {
 #[derive(Debug, Default)]
 pub struct Session {
     arena: Aligned,
+    watched: Option<Watched>,
+}
+
+/// What is known of the runs of a session that is watched.
+#[derive(Debug, Default)]
+struct Watched {
+    times: Times,
+    plan: Option<Arc<Plan>>,
+}
+
+impl Session {
+    /// Takes the time of every step from now on.
+    pub fn watch(&mut self) {
+        self.watched = Some(Watched::default());
+    }
 }

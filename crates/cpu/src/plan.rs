@@ -10,7 +10,7 @@ mod select;
 
 use crate::memory::{ALIGN, Block, Io, Memory, Slot};
 use crate::model::Options;
-use crate::steps::{Context, ROW_HEAD, Rearrange, Step};
+use crate::steps::{Context, ROW_HEAD, Rearrange, Step, Work};
 use crate::weights::element_count;
 use join::join;
 use sconce_graph::memory::{self, Buffer};
@@ -34,6 +34,15 @@ struct Planned {
     io: Io,
     /// The node's text, for people.
     node: String,
+}
+
+/// A step, as people see it.
+pub struct StepView<'a> {
+    /// Its algorithm.
+    pub what: String,
+    /// The nodes that it stands for.
+    pub node: &'a str,
+    pub(crate) work: Work,
 }
 
 impl Plan {
@@ -123,9 +132,18 @@ impl Plan {
         }
     }
 
-    /// Each step's algorithm and the node that it stands for.
-    pub fn steps(&self) -> impl ExactSizeIterator<Item = (String, &str)> {
-        self.steps.iter().map(|planned| (planned.step.describe(), planned.node.as_str()))
+    /// The threads that it is made for.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The steps, as people see them.
+    pub fn steps(&self) -> impl ExactSizeIterator<Item = StepView<'_>> {
+        let view = |planned| {
+            let Planned { step, node, .. }: &Planned = planned;
+            StepView { what: step.describe(), node, work: step.work() }
+        };
+        self.steps.iter().map(view)
     }
 }
 
@@ -138,8 +156,8 @@ impl fmt::Debug for Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} steps, arena of {} bytes, {} threads", self.steps.len(), self.arena, self.width)?;
-        for (index, (step, node)) in self.steps().enumerate() {
-            writeln!(f, "{index:4}  {step}  <-  {node}")?;
+        for (index, StepView { what, node, .. }) in self.steps().enumerate() {
+            writeln!(f, "{index:4}  {what}  <-  {node}")?;
         }
         Ok(())
     }

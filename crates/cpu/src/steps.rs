@@ -37,6 +37,24 @@ pub(crate) struct Context<'a> {
     pub(crate) known: Known<'a>,
 }
 
+/// How many numbers a step multiplies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Work {
+    pub(crate) floats: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Work {
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self { floats: self.floats + other.floats, bytes: self.bytes + other.bytes }
+    }
+}
+
+/// The product of some sizes.
+fn times(sizes: &[usize]) -> u64 {
+    sizes.iter().fold(1, |product: u64, &size| product.saturating_mul(size as u64))
+}
+
 /// One step of a plan: all decisions are made, it only has to run.
 pub(crate) trait Step: Send + Sync {
     /// Computes the outputs.
@@ -44,6 +62,11 @@ pub(crate) trait Step: Send + Sync {
 
     /// What it does, for people.
     fn describe(&self) -> String;
+
+    /// How much it multiplies, if that is what takes its time.
+    fn work(&self) -> Work {
+        Work::default()
+    }
 
     /// The step as one that can work on rows of an image.
     fn rows(&self) -> Option<&dyn Rows> {

@@ -45,6 +45,14 @@ impl Delegate for Part {
         }
     }
 
+    fn watch(&self, state: &mut dyn DelegateState) {
+        state.downcast().into_iter().for_each(Session::watch);
+    }
+
+    fn print_times(&self, state: &mut dyn DelegateState, out: &mut dyn core::fmt::Write) -> core::fmt::Result {
+        state.downcast().map_or(Ok(()), |session: &mut Session| self.model.print_times(session, out))
+    }
+
     fn packed(&self, sink: &mut dyn FnMut(&str, &[u8])) {
         self.model.packed(sink);
     }

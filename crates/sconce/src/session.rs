@@ -242,6 +242,25 @@ impl Session {
         })
     }
 
+    /// Runs the method some times, and tells what the steps of each delegate took, then those of each planned run of calls,
+    /// at best: texts like those of [`Module::delegate_plans`](crate::Module::delegate_plans), empty for what has not run.
+    pub fn step_times(&mut self, inputs: &[Input<'_>], runs: usize) -> Result<Vec<String>, Error> {
+        let shared = self.shared.clone();
+        let (loaded, prepared) = (shared.loaded(self.method)?, shared.prepared(self.method)?);
+        let delegates = || loaded.delegates.iter().chain(prepared.planned().iter().map(|planned| &planned.delegate));
+        delegates().zip(&mut self.states).for_each(|(delegate, state)| delegate.watch(&mut **state));
+        for _ in 0..runs {
+            self.run_with(inputs, |_| ())?;
+        }
+        let times = delegates().zip(&mut self.states).map(|(delegate, state)| {
+            let mut text = String::new();
+            // Writing to a string does not fail.
+            let _ = delegate.print_times(&mut **state, &mut text);
+            text
+        });
+        Ok(times.collect())
+    }
+
     /// What an instruction runs, in words: an operator or a backend, and how many more calls where several are planned as
     /// one. This is what a platform hears the times of.
     pub fn callee(&self, chain: u32, instruction: u32) -> String {

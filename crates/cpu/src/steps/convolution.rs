@@ -1,6 +1,6 @@
 //! Convolutions and linear layers with constant filters.
 
-use super::{After, Context, Following, Part, Rows, Step, Window, elements, elements_mut};
+use super::{After, Context, Following, Part, Rows, Step, Window, Work, elements, elements_mut, times};
 use crate::memory::Buffers;
 use crate::weights::{Known, Weights};
 use sconce_graph::ValueId;
@@ -72,6 +72,19 @@ pub(super) fn describe(conv: &Conv2d) -> String {
     format!("packed product {h}x{w}x{in_channels} -> {out_channels}, filter {kh}x{kw}, stride {stride:?}")
 }
 
+/// How many numbers a convolution multiplies, as a plain sum of products.
+pub(super) fn products(conv: &Conv2d) -> u64 {
+    let [height, width] = if conv.transposed { conv.input } else { conv.output().unwrap_or_default() };
+    let [kh, kw] = conv.kernel;
+    times(&[conv.batch, height, width, conv.out_channels, kh, kw, conv.in_channels / conv.groups.max(1)])
+}
+
+/// How many numbers a depthwise convolution multiplies.
+pub(super) fn depthwise_products(geometry: &Depthwise) -> u64 {
+    let ([height, width], [kh, kw]) = (geometry.output().unwrap_or_default(), geometry.kernel);
+    times(&[geometry.batch, height, width, geometry.channels, kh, kw])
+}
+
 /// A convolution, or a linear layer as the convolution of one tap.
 pub(crate) struct Convolution {
     pub(crate) node: usize,
@@ -114,6 +127,10 @@ impl Step for Convolution {
 
     fn describe(&self) -> String {
         describe(&self.conv)
+    }
+
+    fn work(&self) -> Work {
+        Work { floats: products(&self.conv), ..Work::default() }
     }
 
     fn rows(&self) -> Option<&dyn Rows> {
@@ -202,6 +219,10 @@ impl Step for Winograd {
         let Conv2d { input: [h, w], in_channels, out_channels, .. } = self.conv;
         format!("Winograd {:?} {h}x{w}x{in_channels} -> {out_channels}, filter 3x3", self.output)
     }
+
+    fn work(&self) -> Work {
+        Work { floats: products(&self.conv), ..Work::default() }
+    }
 }
 
 /// A convolution of each channel by itself.
@@ -241,6 +262,10 @@ impl Step for DepthwiseConvolution {
     fn describe(&self) -> String {
         let Depthwise { input: [h, w], channels, kernel: [kh, kw], stride, .. } = self.geometry;
         format!("depthwise {h}x{w}x{channels}, filter {kh}x{kw}, stride {stride:?}")
+    }
+
+    fn work(&self) -> Work {
+        Work { floats: depthwise_products(&self.geometry), ..Work::default() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Products of two tensors that are both computed.
 
-use super::{After, Context, Following, Step, elements, elements_mut};
+use super::{After, Context, Following, Step, Work, elements, elements_mut, times};
 use crate::memory::Buffers;
 use sconce_kernels::gemm::{Epilogue, Gemm, Init, Matrix, bmm, gemm, gemm_scratch};
 
@@ -69,5 +69,9 @@ impl Step for MatMul {
     fn describe(&self) -> String {
         let Self { m, n, k, pairs, .. } = self;
         format!("{} products {m}x{k}x{n}", pairs.len())
+    }
+
+    fn work(&self) -> Work {
+        Work { floats: times(&[self.pairs.len(), self.m, self.n, self.k]), ..Work::default() }
     }
 }

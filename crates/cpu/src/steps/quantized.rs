@@ -1,7 +1,7 @@
 //! Convolutions and linear layers of bytes.
 
-use super::convolution::{depthwise_partly, depthwise_window, describe, partly, window};
-use super::{After, Context, Filter, Following, Part, ROW_HEAD, Rows, Step, Window, elements, elements_mut};
+use super::convolution::{depthwise_partly, depthwise_products, depthwise_window, describe, partly, products, window};
+use super::{After, Context, Filter, Following, Part, ROW_HEAD, Rows, Step, Window, Work, elements, elements_mut};
 use crate::memory::Buffers;
 use crate::weights::Weights;
 use sconce_graph::ValueId;
@@ -66,6 +66,10 @@ impl Step for ConvolutionInt8 {
 
     fn describe(&self) -> String {
         format!("bytes: {}", describe(&self.conv))
+    }
+
+    fn work(&self) -> Work {
+        Work { bytes: products(&self.conv), ..Work::default() }
     }
 
     fn rows(&self) -> Option<&dyn Rows> {
@@ -153,6 +157,10 @@ impl Step for DepthwiseInt8 {
         let Depthwise { input: [h, w], channels, kernel: [kh, kw], stride, .. } = self.geometry;
         format!("bytes: depthwise {h}x{w}x{channels}, filter {kh}x{kw}, stride {stride:?}")
     }
+
+    fn work(&self) -> Work {
+        Work { bytes: depthwise_products(&self.geometry), ..Work::default() }
+    }
 }
 
 /// Rows of bytes, each with its scale and zero, in; numbers out.
@@ -200,6 +208,10 @@ impl Step for ConvolutionDynamic {
             bias: bias.as_deref(),
         };
         int8::conv2d_dynamic(context.isa, context.par, &self.conv, input, weights, &then, output, scratch);
+    }
+
+    fn work(&self) -> Work {
+        Work { bytes: products(&self.conv), ..Work::default() }
     }
 
     fn describe(&self) -> String {

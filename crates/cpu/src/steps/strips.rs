@@ -10,7 +10,7 @@
 //!           ├ kept ┤ new ┤        ├ kept ┤ new ┤
 //! ```
 
-use super::{After, Context, Following, Step};
+use super::{After, Context, Following, Step, Work};
 use crate::memory::{ALIGN, Buffers};
 use sconce_kernels::epilogue::Then;
 use sconce_kernels::{Isa, Serial, split};
@@ -238,5 +238,9 @@ impl Step for Strips {
     fn describe(&self) -> String {
         let stages: Vec<String> = self.stages.iter().map(|stage| stage.describe()).collect();
         format!("strips of {} rows of: {}", self.rows, stages.join("; "))
+    }
+
+    fn work(&self) -> Work {
+        self.stages.iter().map(|stage| stage.work()).fold(Work::default(), Work::plus)
     }
 }

@@ -1,0 +1,136 @@
+//! What steps take, beside what the machine could do.
+//!
+//! A session that is watched keeps the fastest time of every step. The measure for a product is the rate of the same
+//! kernels where nothing else is in the way: weights, inputs and outputs in the nearest cache, one thread. Winograd's method
+//! multiplies less than the plain sum it stands for, so it may come out above that.
+
+use crate::plan::Plan;
+use crate::steps::Work;
+use sconce_kernels::depthwise::int8::Quantization;
+use sconce_kernels::packed::int8::{self, Kind};
+use sconce_kernels::packed::{self, Conv2d};
+use sconce_kernels::{Isa, Serial};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// The product that is measured: rows, inputs and outputs, all multiples of any tile.
+const PRODUCT: (usize, usize, usize) = (48, 256, 64);
+/// How long.
+const TIME: Duration = Duration::from_millis(20);
+
+/// Multiplications per second on one thread, at best.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peak {
+    floats: f64,
+    bytes: f64,
+}
+
+impl Peak {
+    pub(crate) fn measure(isa: Isa) -> Self {
+        let (rows, k, n) = PRODUCT;
+        let conv = Conv2d::linear(rows, k, n);
+        let mut floats = vec![0.0; packed::packed_len(isa, &conv)];
+        packed::pack(isa, &Serial, &conv, packed::Filter::Rows(&vec![0.5; k * n]), None, &mut floats);
+        let (input, mut output) = (vec![0.5; rows * k], vec![0.0; rows * n]);
+        let floats = rate(|| packed::conv2d(isa, &Serial, &conv, &input, &floats, &[], &mut output));
+        let mut lines = vec![int8::Line::default(); int8::packed_len(isa, &conv, Kind::Bytes)];
+        int8::pack(isa, &Serial, &conv, packed::Filter::Rows(&vec![3; k * n]), None, 0, &mut lines);
+        let (input, mut output) = (vec![5; rows * k], vec![0; rows * n]);
+        let mut scratch = vec![0; int8::scratch_len(isa, &conv, 1)];
+        let plain = Quantization { input_zero: 0, output_zero: 0, limits: (i8::MIN, i8::MAX) };
+        let scales = vec![0.01; n];
+        let bytes = rate(|| {
+            int8::conv2d(isa, &Serial, &conv, &plain, &input, (&lines, &scales), &mut output, &mut scratch);
+        });
+        Self { floats, bytes }
+    }
+
+    /// The time that so much work takes at this rate.
+    fn seconds(&self, work: Work) -> f64 {
+        work.floats as f64 / self.floats + work.bytes as f64 / self.bytes
+    }
+}
+
+/// Multiplications of the product per second, when it is fastest.
+fn rate(mut product: impl FnMut()) -> f64 {
+    let (start, mut fastest) = (Instant::now(), Duration::MAX);
+    while start.elapsed() < TIME {
+        let start = Instant::now();
+        product();
+        fastest = fastest.min(start.elapsed());
+    }
+    (PRODUCT.0 * PRODUCT.1 * PRODUCT.2) as f64 / fastest.as_secs_f64()
+}
+
+/// The fastest time of each step.
+#[derive(Debug, Default)]
+pub(crate) struct Times(Vec<Duration>);
+
+impl Times {
+    /// Starts a run of so many steps; what is to be called after each.
+    pub(crate) fn watch(&mut self, steps: usize) -> impl FnMut(usize) {
+        if self.0.len() != steps {
+            self.0 = vec![Duration::MAX; steps];
+        }
+        let mut last = Instant::now();
+        move |step| {
+            let now = Instant::now();
+            if let Some(fastest) = self.0.get_mut(step) {
+                *fastest = (*fastest).min(now - last);
+            }
+            last = Instant::now();
+        }
+    }
+
+    /// Writes a plan with its times.
+    pub(crate) fn print(&self, plan: &Plan, isa: Isa, out: &mut dyn fmt::Write) -> fmt::Result {
+        let (peak, total) = (Peak::measure(isa), self.0.iter().sum::<Duration>().as_secs_f64());
+        let share = |of: f64, all: f64| if all > 0.0 { 100.0 * of / all } else { 0.0 };
+        let threads = plan.width() as f64;
+        let work = plan.steps().map(|step| step.work).fold(Work::default(), Work::plus);
+        writeln!(
+            out,
+            "{} steps, {:.3} ms, {:.1} million multiplications, {:.0} % of peak; arena of {} bytes, {threads} threads",
+            self.0.len(),
+            total * 1e3,
+            (work.floats + work.bytes) as f64 / 1e6,
+            share(peak.seconds(work), total * threads),
+            plan.arena_bytes(),
+        )?;
+        for (index, (step, time)) in plan.steps().zip(&self.0).enumerate() {
+            let (time, best) = (time.as_secs_f64(), peak.seconds(step.work));
+            let of_peak =
+                if best > 0.0 { format!("{:3.0} %", share(best, time * threads)) } else { "     ".to_owned() };
+            let (what, node, part) = (step.what, step.node, share(time, total));
+            writeln!(out, "{index:4} {:9.3} ms {part:5.1} % {of_peak}  {what}  <-  {node}", time * 1e3)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fastest_time_of_each_step_stays() {
+        let mut times = Times::default();
+        for wait in [3, 0] {
+            let mut done = times.watch(2);
+            std::thread::sleep(Duration::from_millis(wait));
+            done(0);
+            done(1);
+        }
+        assert!(times.0.len() == 2 && times.0.iter().all(|time| *time < Duration::from_millis(3)), "{times:?}");
+        drop(times.watch(3));
+        assert_eq!(times.0, [Duration::MAX; 3]);
+    }
+
+    #[test]
+    fn every_set_multiplies_millions_per_second() {
+        for isa in Isa::available() {
+            let peak = Peak::measure(isa);
+            assert!(peak.floats > 1e6 && peak.bytes > 1e6, "{isa:?} {peak:?}");
+        }
+    }
+}
