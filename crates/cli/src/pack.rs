@@ -1,7 +1,7 @@
 //! `sconce pack`: weights in the order of this machine's kernels, for quick first runs.
 use crate::failure::Failure;
 use crate::model::Loading;
-use sconce::instruction_set;
+use sconce::{instruction_set, packed_beside};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ impl Pack {
         };
         let loading = self.loading.or_beside(&self.model);
         let bytes = loading.options().pack(&self.model, &targets)?;
-        let path = self.output.clone().unwrap_or_else(|| self.model.with_extension("packed.ptd"));
+        let path = self.output.clone().unwrap_or_else(|| packed_beside(&self.model));
         std::fs::write(&path, &bytes)
             .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))?;
         let megabytes = bytes.len() as f64 / 1e6;

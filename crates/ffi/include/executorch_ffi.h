@@ -271,6 +271,11 @@ typedef struct ETMemoryEstimate {
 /* What a method ("forward" if NULL) of a file will take, without loading it. */
 ET_API ETStatus *et_estimate_memory(const char *path, const char *method, ETMemoryEstimate *out_estimate);
 
+/* Puts a program's weights into the order of this machine's kernels, so that first runs need not: into `output`, or, if that
+ * is NULL, into MODEL.packed.ptd beside MODEL.pte, where loads of that file find it. To be done once on each device; the
+ * options are those that loads will have. Runs every method once, on zeros. */
+ET_API ETStatus *et_pack_weights(const char *path, const ETLoadOptions *options, const char *output);
+
 /* --- Running --- */
 
 /* Runs any method in the module's own session for it. The outputs are a new array: et_value_array_free. */

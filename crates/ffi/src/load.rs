@@ -1,4 +1,4 @@
-//! Loading: from bytes or a file, the best of several, and what a file will take.
+//! Loading: from bytes or a file, the best of several, what a file will take, and what can be done ahead.
 use crate::arguments::{self, Place, bytes, count, list, sized, text};
 use crate::entry::{self, here};
 use crate::log;
@@ -7,6 +7,7 @@ use crate::options::{self, ETLoadOptions};
 use crate::status::{ETErrorCode, ETStatus, Failure, Outcome, c_string};
 use sconce::{Needs, Options, Source};
 use std::ffi::c_char;
+use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -196,4 +197,33 @@ fn estimate(size: usize, path: &str, method: &str) -> Outcome<ETMemoryEstimate> 
         weight_bytes: sizes.chain(inline).chain(payloads).fold(0, u64::saturating_add),
         session_bytes: u64::try_from(Needs::planned(method).total()).unwrap_or(u64::MAX),
     })
+}
+
+/// Packs a program's weights ahead of time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn et_pack_weights(
+    path: *const c_char,
+    options: *const ETLoadOptions,
+    output: *const c_char,
+) -> *mut ETStatus {
+    entry::status(here!(et_pack_weights), || {
+        // SAFETY: pointers are NULL or valid, as the header asks.
+        let (path, options) = unsafe { (text(path, "path")?, options::read(options)?) };
+        // SAFETY: as above.
+        let output = if output.is_null() { None } else { Some(unsafe { text(output, "output") }?) };
+        pack(Path::new(path), options, output.map(Path::new))
+    })
+}
+
+#[cfg(feature = "engine")]
+fn pack(path: &Path, options: Options, output: Option<&Path>) -> Outcome {
+    let bytes = options.pack(path, &[sconce::instruction_set()?])?;
+    let output = output.map_or_else(|| sconce::packed_beside(path), Path::to_path_buf);
+    let failed = |error| Failure::new(ETErrorCode::IoError, format_args!("cannot write {}: {error}", output.display()));
+    std::fs::write(&output, bytes).map_err(failed)
+}
+
+#[cfg(not(feature = "engine"))]
+fn pack(_: &Path, _: Options, _: Option<&Path>) -> Outcome {
+    Err(Failure::new(ETErrorCode::Unsupported, "this build has no engine to pack weights for"))
 }

@@ -38,7 +38,8 @@ watch() {
 }
 
 echo "== resident memory"
-cargo build -p sconce-ffi
+# With the command, so that both share what was compiled before.
+cargo build -p sconce-ffi -p sconce-cli
 compile "$target/debug" "$work/plain"
 for program in "$small" examples/digits/digits.pte; do
     "$work/plain-stress" resident "$program" "$runs" 256

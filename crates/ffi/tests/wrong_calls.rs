@@ -432,6 +432,10 @@ fn registering_and_choosing() {
     let digits = c(&support::file("examples/digits/digits.pte"));
     let mut estimate =
         ETMemoryEstimate { size: size_of::<ETMemoryEstimate>(), file_bytes: 0, weight_bytes: 0, session_bytes: 0 };
+    wrong!(et_pack_weights(null(), null(), null()), "path");
+    // SAFETY: pointers are valid.
+    let unwritten = unsafe { et_pack_weights(digits.as_ptr(), null(), c"/nowhere/at/all".as_ptr()) };
+    fails(unwritten, ETErrorCode::IoError, "et_pack_weights", "/nowhere/at/all");
     wrong!(et_estimate_memory(null(), null(), &mut estimate), "path");
     wrong!(et_estimate_memory(digits.as_ptr(), null(), null_mut()), "out_estimate");
     wrong!(et_estimate_memory(digits.as_ptr(), c"backward".as_ptr(), &mut estimate), "forward");

@@ -36,6 +36,8 @@ pub use instructions::{instruction_set, instruction_sets};
 pub use layout::reorder;
 pub use module::{Module, PlannedCalls, Source};
 pub use options::{Limits, Options};
+#[cfg(feature = "engine")]
+pub use packs::packed_beside;
 pub use registry::{Registry, get_backend_class, register_backend, register_kernel};
 pub use session::{Needs, Outputs, Session, describe};
 pub use tensor::{Element, Input, Tensor, Value};

@@ -341,7 +341,7 @@ fn engine_options(options: &Options) -> Vec<RuntimeOption<'static>> {
 /// The packed weights beside a program, if there are any; an error is a warning.
 #[cfg(feature = "engine")]
 fn packed(path: &Path, program: Program<'_>, external: &External, options: &Options) -> Result<External, String> {
-    let beside = packs::beside(path);
+    let beside = packs::packed_beside(path);
     match beside.is_file() {
         true => packs::open(&beside, packs::fingerprint(program, external), options.copy),
         false => Ok(External::default()),

@@ -19,8 +19,8 @@ use xxhash_rust::xxh3::Xxh3;
 const BETWEEN: u64 = 256 * 1024;
 const SAMPLE: u64 = 64;
 
-/// Where the packed weights of a program are looked for.
-pub(crate) fn beside(program: &Path) -> PathBuf {
+/// Where the packed weights of a program are looked for: `MODEL.packed.ptd` for `MODEL.pte`.
+pub fn packed_beside(program: &Path) -> PathBuf {
     program.with_extension("packed.ptd")
 }
 

@@ -167,6 +167,7 @@ static void best_of_several(void) {
     ETMemoryEstimate estimate = {.size = sizeof estimate};
     size_t size = 0;
     free(read_file(digits, &size));
+    OK(et_pack_weights(digits, NULL, in(raw, "digits.packed.ptd")));
     OK(et_estimate_memory(digits, NULL, &estimate));
     CHECK(estimate.file_bytes == size && estimate.weight_bytes > size / 2 && estimate.weight_bytes < size);
     CHECK(estimate.session_bytes > 64 * sizeof(float) && estimate.session_bytes < 1 << 20);
