@@ -7,8 +7,8 @@
 Each round is a fresh process, so neither side inherits the other's caches, and a slow spell of the machine falls on
 both. Every program needs its golden `NAME.npz` beside it: it supplies the official runtime's inputs, all tensors. The
 median is that over the rounds of the median of each round; the fastest run, the fastest load to first output and the least
-memory are those of all rounds. Memory is what the process holds at most, in MB, less what it held before the load (of the
-official side, that is Python with PyTorch). Weights that `sconce pack` packed beside a program are used.
+memory are those of all rounds. Memory is what the process holds at most, in MiB, less what it held before the load (on the
+official side, Python with PyTorch). Weights that `sconce pack` packed beside a program are used.
 
 The scaling mode compares a second thread with the most a second core can give: it runs one 1-thread process, two
 1-thread processes at once, then one 2-thread process. With t the latencies, those of the two processes taken together,
@@ -111,6 +111,7 @@ def finish_sconce(process):
     if process.returncode != 0:
         sys.exit(f"{' '.join(process.args)} failed with code {process.returncode}")
     [measured] = json.loads(output)
+    measured["peak_rss_mb"] -= measured["before_rss_mb"]
     return measured
 
 
@@ -150,7 +151,7 @@ def time_official(file, threads, seconds):
         "load_ms": load, "first_ms": first, "min_ms": min(latencies), "median_ms": statistics.median(latencies),
     }
     taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
-    return {key: value * 1e3 for key, value in milliseconds.items()} | {"runs": len(latencies), "peak_rss_mb": taken / 1e6}
+    return {key: value * 1e3 for key, value in milliseconds.items()} | {"runs": len(latencies), "peak_rss_mb": taken / 2**20}
 
 
 def memory_now():

@@ -53,6 +53,8 @@ struct Measurement {
     min_ms: f64,
     median_ms: f64,
     runs: usize,
+    /// Memory of the process before the load, and at most.
+    before_rss_mb: Option<f64>,
     peak_rss_mb: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     operators: Option<Vec<OperatorTime>>,
@@ -88,6 +90,7 @@ impl Bench {
 
     fn measure(&self, path: &Path) -> Result<Measurement, Failure> {
         forget_peak();
+        let before_rss_mb = memory("VmRSS:");
         let start = Instant::now();
         let module = model::load(path, self.loading.or_beside(path).options())?;
         let mut session = module.method_session(&model::method_name(&module, self.method.as_deref()))?;
@@ -106,7 +109,7 @@ impl Bench {
             times.push(time()?);
         }
         times.sort_by(f64::total_cmp);
-        let peak_rss_mb = peak_memory();
+        let peak_rss_mb = memory("VmHWM:");
         let data = self.loading.or_beside(path).data;
         let timing = self.compare.as_deref().map(|python| Timing {
             python,
@@ -124,6 +127,7 @@ impl Bench {
             min_ms: times.first().copied().unwrap_or(0.0),
             median_ms: median(&times),
             runs: times.len(),
+            before_rss_mb,
             peak_rss_mb,
             operators: if self.profile { Some(profile(&mut session, &bound, times.len())?) } else { None },
             official: timing.map(|timing| timing.measure(&bound)).transpose()?,
@@ -309,10 +313,10 @@ fn forget_peak() {
     }
 }
 
-/// The most memory this process has had resident, in MiB.
-fn peak_memory() -> Option<f64> {
+/// Memory of this process in MiB: what it has resident (`VmRSS:`), or has had at most (`VmHWM:`).
+fn memory(kind: &str) -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(kind))?;
     let kibibytes: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes / 1024.0)
 }

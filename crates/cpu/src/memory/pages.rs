@@ -2,9 +2,10 @@
 //!
 //! A program's weights are most of its memory, and on the way to the first output much of the time goes to having that
 //! memory at all: the system clears it page by page, as each is first touched, and every touch is an interruption. So
-//! larger blocks are mapped, which leaves them untouched until they are filled; of large pages, of which fewer are needed
-//! and which the processor finds sooner; and those of what is about to be filled are asked for together. All this where the
-//! system can do it.
+//! larger blocks are mapped, which leaves them untouched until they are filled, and the pages of what is about to be
+//! filled are asked for together, where the system can do that. (Pages of two megabytes would be fewer. But on virtual machines
+//! that hand free ones back to their host, those are the ones that must be fetched again: the first run took up to twice as
+//! long.)
 //!
 //! Weights of all layers are cut from few such blocks. Reserving costs nothing: what of a block is not used is never
 //! touched.
@@ -53,9 +54,6 @@ impl Region {
     /// A block that is mapped; `None` where there is no such thing.
     fn mapped(bytes: usize) -> Option<Self> {
         let mut map = MmapOptions::new().len(bytes).no_reserve_swap().map_anon().ok()?;
-        // A wish, as are all of these.
-        #[cfg(target_os = "linux")]
-        let _ = map.advise(memmap2::Advice::HugePage);
         let start = map.as_mut_ptr();
         Some(Self { start, bytes, held: Held::Mapped(map) })
     }
