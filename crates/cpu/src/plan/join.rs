@@ -70,7 +70,7 @@ fn flush(
 
 /// One step for a part of a chain.
 fn close(mut part: Vec<(usize, Selected)>, isa: Isa, width: usize, joined: &mut Vec<(usize, Selected)>) {
-    if part.len() < 2 {
+    if part.len() < 2 || !Strips::pays(part.iter().map(|(_, selected)| &*selected.step), width) {
         return joined.append(&mut part);
     }
     let places: Vec<usize> = part.iter().map(|(place, _)| *place).collect();

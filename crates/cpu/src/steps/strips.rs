@@ -95,7 +95,7 @@ impl Strips {
     pub(crate) fn new(stages: Vec<Box<dyn Step>>, isa: Isa, width: usize) -> Option<Self> {
         let windows: Vec<Window> = stages.iter().map(|stage| stage.rows()?.window()).collect::<Option<_>>()?;
         let height = windows.last()?.rows[1];
-        let tasks = if width > 1 { (2 * width).min(height) } else { 1 };
+        let tasks = tasks(width, height);
         let scratch = stages.iter().map(|stage| stage.rows().map_or(0, |rows| rows.row_scratch(isa))).max()?;
         let part = height.div_ceil(tasks);
         let held = |rows: usize| held(&windows, rows);
@@ -103,6 +103,21 @@ impl Strips {
         let mut held = held(rows);
         held.push(scratch.next_multiple_of(ALIGN));
         Some(Self { stages, windows, rows, held, tasks })
+    }
+
+    /// Whether steps are better computed together: if the image has rows enough for all threads, and the rows that two
+    /// neighbours both compute, where their parts meet, are few.
+    pub(crate) fn pays<'a>(stages: impl Iterator<Item = &'a dyn Step>, width: usize) -> bool {
+        let Some(windows) = stages.map(|stage| stage.rows()?.window()).collect::<Option<Vec<Window>>>() else {
+            return false;
+        };
+        let height = windows.last().map_or(0, |window| window.rows[1]);
+        let part = height.div_ceil(tasks(width, height).max(1));
+        let between = windows.iter().skip(1).rev();
+        let (seen, own) = between.fold((part, part), |(seen, own), window| {
+            (seen.saturating_sub(1) * window.stride + window.reach + 1, own * window.stride)
+        });
+        height > 1 && part > 1 && (width == 1 || 4 * seen <= 5 * own)
     }
 
     /// Bytes of scratch of all tasks.
@@ -137,6 +152,11 @@ impl Strips {
             state.ensure(last, &strip, &then.part(elements), &mut output[place]);
         }
     }
+}
+
+/// How many parts the rows of an image are given out in.
+fn tasks(width: usize, height: usize) -> usize {
+    if width > 1 { (2 * width).min(height) } else { 1 }
 }
 
 /// Bytes of the rows between stages, for strips of so many rows of the last output.
