@@ -21,11 +21,12 @@ The scaling mode compares a second thread with the most a second core can give: 
 import argparse
 import json
 import pathlib
-import resource
 import statistics
 import subprocess
 import sys
-import time
+
+# What `sconce bench --compare` runs too.
+OFFICIAL = pathlib.Path(__file__).resolve().parent.parent / "crates" / "cli" / "src" / "official.py"
 
 
 def main():
@@ -37,11 +38,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=3, help="how long an official round measures (default 3)")
     parser.add_argument("--exact", action="store_true", help="pass --exact to sconce")
     parser.add_argument("--scaling", action="store_true", help="compare two threads with two processes")
-    parser.add_argument("--official-round", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.official_round:
-        print(json.dumps(time_official(options.files[0], options.threads, options.seconds)))
-    elif options.scaling:
+    if options.scaling:
         scaling_table(options)
     else:
         comparison_table(options)
@@ -111,59 +109,24 @@ def finish_sconce(process):
     if process.returncode != 0:
         sys.exit(f"{' '.join(process.args)} failed with code {process.returncode}")
     [measured] = json.loads(output)
-    measured["peak_rss_mb"] -= measured["before_rss_mb"]
-    return measured
+    return less_before(measured)
 
 
 def official_round(file, options):
+    external = file.with_suffix(".ptd")
     command = [
-        sys.executable, __file__, options.sconce, str(file), "--official-round",
-        "--threads", str(options.threads), "--seconds", str(options.seconds),
+        sys.executable, OFFICIAL, file, file.with_suffix(".npz"), "forward", options.threads, options.seconds,
+        *[external] * external.exists(),
     ]
-    finished = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finished = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if finished.returncode != 0:
         sys.exit(f"the official runtime failed on {file}:\n{finished.stderr.strip()[-2000:]}")
-    return json.loads(finished.stdout.strip().split("\n")[-1])
+    return less_before(json.loads(finished.stdout.strip().split("\n")[-1]))
 
 
-def time_official(file, threads, seconds):
-    """One process's measurement of a program on the official runtime, with the keys of `sconce bench --json`."""
-    import numpy as np
-    import torch
-    from executorch.extension.pybindings import portable_lib
-
-    torch.set_num_threads(threads)
-    portable_lib._unsafe_reset_threadpool(threads)
-    with np.load(file.with_suffix(".npz")) as golden:
-        names = sorted((name for name in golden.files if name.startswith("in")), key=lambda name: int(name[2:]))
-        inputs = [torch.from_numpy(golden[name]) for name in names]
-
-    external = file.with_suffix(".ptd")
-    before = memory_now()
-    started = time.perf_counter()
-    module = portable_lib._load_for_executorch(str(file), str(external) if external.exists() else None)
-    load = time.perf_counter() - started
-    first = time_call(module, inputs)
-    latencies = []
-    while sum(latencies) < seconds or len(latencies) < 3:
-        latencies.append(time_call(module, inputs))
-    milliseconds = {
-        "load_ms": load, "first_ms": first, "min_ms": min(latencies), "median_ms": statistics.median(latencies),
-    }
-    taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
-    return {key: value * 1e3 for key, value in milliseconds.items()} | {"runs": len(latencies), "peak_rss_mb": taken / 2**20}
-
-
-def memory_now():
-    """Bytes of memory that this process holds."""
-    pages = pathlib.Path("/proc/self/statm").read_text().split()[1]
-    return int(pages) * resource.getpagesize()
-
-
-def time_call(module, inputs):
-    started = time.perf_counter()
-    module.forward(inputs, clone_outputs=False)
-    return time.perf_counter() - started
+def less_before(measured):
+    measured["peak_rss_mb"] -= measured["before_rss_mb"]
+    return measured
 
 
 if __name__ == "__main__":

@@ -1,6 +1,11 @@
-"""Times a program on the official runtime: MODEL INPUTS.npz METHOD THREADS SECONDS [DATA.ptd]. Prints one line of JSON."""
+"""Times a program on the official runtime: MODEL INPUTS.npz METHOD THREADS SECONDS [DATA.ptd]. Prints one line of JSON.
+
+Of the arrays those named in0, in1, ... count. Memory is in MiB: of the process before the load, and at most.
+"""
 
 import json
+import pathlib
+import resource
 import statistics
 import sys
 import time
@@ -13,7 +18,7 @@ model, inputs, method, threads, seconds, *data = sys.argv[1:]
 torch.set_num_threads(int(threads))
 portable_lib._unsafe_reset_threadpool(int(threads))
 with np.load(inputs) as arrays:
-    names = sorted(arrays.files, key=lambda name: int(name[2:]))
+    names = sorted((name for name in arrays.files if name.startswith("in")), key=lambda name: int(name[2:]))
     inputs = [torch.from_numpy(arrays[name]) for name in names]
 
 
@@ -23,6 +28,7 @@ def timed(body):
     return (time.perf_counter() - start) * 1e3, result
 
 
+before = int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 load, module = timed(lambda: portable_lib._load_for_executorch(model, *data))
 first, _ = timed(lambda: module.run_method(method, inputs, clone_outputs=False))
 times, start = [], time.perf_counter()
@@ -30,4 +36,5 @@ while len(times) < 5 or (len(times) < 500 and time.perf_counter() - start < floa
     times.append(timed(lambda: module.run_method(method, inputs, clone_outputs=False))[0])
 print(json.dumps({
     "load_ms": load, "first_ms": first, "min_ms": min(times), "median_ms": statistics.median(times), "runs": len(times),
+    "before_rss_mb": before / 2**20, "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10,
 }))

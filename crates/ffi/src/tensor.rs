@@ -164,9 +164,9 @@ unsafe fn describe(data_size: usize, shape: *const i64, rank: i32, dtype: i32) -
     let need = shape.numel().and_then(|count| count.checked_mul(dtype.size()));
     match need.filter(|&need| isize::try_from(need).is_ok()) {
         Some(need) if need == data_size => Ok((dtype, shape)),
-        Some(need) => {
-            Err(Failure::argument(format_args!("data size mismatch: {dtype} {shape:?} takes {need}, got {data_size}")))
-        }
+        Some(need) => Err(Failure::argument(format_args!(
+            "data size mismatch: {dtype} {shape:?} takes {need} bytes, got {data_size}"
+        ))),
         None => Err(Failure::argument(format_args!("{dtype} {shape:?} is more than any memory"))),
     }
 }
