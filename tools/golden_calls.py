@@ -8,7 +8,7 @@ the operator's name with `_` between its parts and the row's tag behind it. The 
 official schema's dataclasses and written by the official serialiser:
 
     inputs     the tensor arguments, in order
-    call       one KernelCall: the arguments in the order of the operator's signature (`tests/operators.txt`), then the
+    call       one KernelCall: the arguments in the order of the operator's signature (`crates/schema/operators.txt`), then the
                value it returns: the out tensor again, a list of several outs, or a value of its own
     outputs    what the call changes: arguments that are state, then the outs or the returned number
 
@@ -65,7 +65,7 @@ def main():
 
 def read_signatures():
     """The arguments of every official operator; None where the list has but the name."""
-    lines = (ROOT / "tests" / "operators.txt").read_text().splitlines()
+    lines = (ROOT / "crates" / "schema" / "operators.txt").read_text().splitlines()
     signatures = {}
     for line in lines:
         if line and not line.startswith("#"):

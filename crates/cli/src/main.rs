@@ -1,4 +1,4 @@
-//! The `sconce` command: run, inspect, check, bench and pack ExecuTorch programs.
+//! The `sconce` command: run, inspect, check, bench, pack and compile ExecuTorch programs.
 //!
 //! Each command is a module with its arguments and a `run` that writes to standard output; what goes wrong is a
 //! [`Failure`], printed here. Exit codes: 0 done, 1 failed, 2 called in a way that cannot work.
@@ -7,6 +7,7 @@
 mod bench;
 mod check;
 mod compare;
+mod compile;
 mod demo;
 mod failure;
 mod golden;
@@ -44,6 +45,7 @@ enum Command {
     Check(check::Check),
     Bench(bench::Bench),
     Pack(pack::Pack),
+    Compile(compile::Compile),
     /// Print completions for a shell
     Completions {
         /// The shell
@@ -59,6 +61,7 @@ impl Command {
             Command::Check(command) => command.run(out),
             Command::Bench(command) => command.run(out),
             Command::Pack(command) => command.run(out),
+            Command::Compile(command) => command.run(out),
             Command::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(*shell, &mut Arguments::command(), "sconce", &mut script);

@@ -1,4 +1,5 @@
 //! Opening programs, with a word about the files that people pass by mistake.
+use crate::compile;
 use crate::failure::Failure;
 use sconce::format::FileKind;
 use sconce::{Error, Module, Options};
@@ -50,9 +51,16 @@ impl Loading {
     }
 }
 
-/// Loads a program.
+/// How a zip archive begins, such as an exported program (.pt2).
+const ZIP: &[u8] = b"PK\x03\x04";
+
+/// Loads a program; an exported one is compiled first.
 pub(crate) fn load(path: &Path, options: Options) -> Result<Module, Failure> {
-    let module = options.load(path).map_err(|error| explain(path, error))?;
+    let module = if head(path).is_ok_and(|head| head.starts_with(ZIP)) {
+        options.load(&compile::compile(path)?)?
+    } else {
+        options.load(path).map_err(|error| explain(path, error))?
+    };
     module.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
     Ok(module)
 }

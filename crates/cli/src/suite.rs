@@ -67,7 +67,7 @@ fn assign(files: &[PathBuf]) -> Vec<Suite> {
     let of =
         |extension: &'static str| files.iter().filter(move |file| file.extension().is_some_and(|e| e == extension));
     let mut suites: Vec<Suite> =
-        of("pte").map(|program| Suite { program: program.clone(), goldens: Vec::new() }).collect();
+        of("pte").chain(of("pt2")).map(|program| Suite { program: program.clone(), goldens: Vec::new() }).collect();
     for golden in of("npz") {
         let owners = suites.iter_mut().filter_map(|suite| Some((suffix(golden, &stem(&suite.program))?, suite)));
         if let Some((suffix, suite)) = owners.min_by_key(|(suffix, _)| suffix.len()) {

@@ -5,6 +5,7 @@
 //! | [`pte`] | `.pte`: a compiled program |
 //! | [`ptd`] | `.ptd`: tensors that programs keep outside |
 //! | [`bpte`] | `.bpte`: a program bundled with test cases |
+//! | `pt2` | `.pt2`: an exported program (with the feature of that name) |
 //! | [`xnnpack`] | the payload of the XNNPACK delegate |
 //! | [`flatbuf`] | the FlatBuffers reader under all of them |
 //!
@@ -18,7 +19,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-#[cfg(any(test, feature = "write"))]
+#[cfg(any(test, feature = "write", feature = "pt2"))]
 extern crate std;
 
 pub mod bpte;
@@ -28,6 +29,8 @@ mod error;
 pub mod flatbuf;
 #[cfg(test)]
 mod mutation;
+#[cfg(feature = "pt2")]
+pub mod pt2;
 pub mod ptd;
 pub mod pte;
 mod scalar_type;

@@ -13,6 +13,12 @@ mod promote;
 pub mod shapes;
 mod sizes;
 
+/// The signatures of all operators that the official runtime has, one in a line, as torch writes them.
+pub const OFFICIAL_OPERATORS: &str = include_str!("../operators.txt");
+
+/// The signatures of operators that only this runtime has.
+pub const FURTHER_OPERATORS: &str = include_str!("../further.txt");
+
 pub use dims::{normalize_dim, normalize_dims};
 pub use layout::Layout;
 pub use promote::{Operand, promote, promote_types, to_floating};

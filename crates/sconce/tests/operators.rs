@@ -1,6 +1,6 @@
 //! Every operator of the official runtime is here and has a golden program, and the page about operators is true.
 //!
-//! `tests/operators.txt` lists what the official runtime can register. What is checked of an operator is read from the
+//! `crates/schema/operators.txt` lists what the official runtime can register. What is checked of an operator is read from the
 //! golden programs themselves: who calls it, with which element types. `docs/operators.md` is made from that; after a
 //! change, `UPDATE_DOCS=1 cargo test -p sconce --test operators` writes it anew.
 use sconce::Registry;
@@ -13,9 +13,9 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The names of `tests/operators.txt`.
+/// The names of `crates/schema/operators.txt`.
 fn official() -> BTreeSet<String> {
-    let text = std::fs::read_to_string(root().join("tests/operators.txt")).unwrap();
+    let text = std::fs::read_to_string(root().join("crates/schema/operators.txt")).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     lines.map(|line| line.split('(').next().unwrap().trim().to_owned()).collect()
 }

@@ -272,7 +272,7 @@ impl<'f, 'k, 'a> Builder<'f, 'k, 'a> {
         }
         let as_stored = |id: sconce_graph::ConstantId| self.graph.constants[id.index()].order.is_empty();
         match self.graph.as_constant(value).filter(|&id| as_stored(id)) {
-            Some(constant) if ty.sizes().iter().product::<usize>() == sizes.iter().product() => {
+            Some(constant) if ty.sizes().iter().product::<usize>() == sizes.iter().product::<usize>() => {
                 let Element::Plain(dtype) = ty.element else { return None };
                 Some(self.graph.value(Type::plain(dtype, sizes), Origin::Constant(constant)))
             }

@@ -1,0 +1,548 @@
+//! From calls to a program: the instructions, the table of values, and where each tensor lies.
+//!
+//! Every call becomes a call of an operator that writes its result into a given tensor. What costs nothing is left out:
+//! a view of a tensor in planned memory is another tensor at the same place. Sizes that are not known before the program
+//! runs are computed by instructions of their own where they are first needed ([`numbers`]); branches and loops become
+//! jumps ([`control`]). While instructions are written, each tensor's first and last use is noted, from which
+//! [`memory`](crate::memory) makes the plan in the end.
+
+mod arguments;
+mod control;
+mod numbers;
+
+use crate::Error;
+use crate::ir::{Arg, Block, Call, Function, Input, Kind, Origin, Output, Program, Target, ValueId};
+use crate::memory::{Planner, Wanted};
+use crate::signature::{self, Signature, Takes};
+use crate::size::Size;
+use sconce_format::pte::model::{
+    self, Chain, CompileSpec, Frame, Instruction, Memory, NamedData, Plan, Storage, Tensor, Value,
+};
+use std::collections::{BTreeSet, HashMap};
+
+/// How a program is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Whether instructions carry the lines of Python that they came from.
+    pub stack_traces: bool,
+    /// Whether the names and bytes of the module's tensors go to a file of their own.
+    pub external: bool,
+}
+
+/// Bytes beyond a tensor's end that XNNPACK may read.
+const SLACK: u64 = 64;
+
+/// The buffer of all planned tensors.
+const ARENA: u32 = 1;
+
+/// The program as the model of a file. `planner` decides where tensors lie.
+pub fn emit<'p>(
+    program: &'p Program<'_>,
+    planner: &dyn Planner,
+    options: Options,
+) -> Result<model::Program<'p>, Error> {
+    let mut file = model::Program::default();
+    let mut shared = Shared { file: &mut file, program, options, constants: HashMap::new(), states: HashMap::new() };
+    let mut missing = BTreeSet::new();
+    let mut plans = Vec::new();
+    for function in &program.functions {
+        match Emitter::new(function, &mut shared).run(planner) {
+            Ok(plan) => plans.push(plan),
+            Err(Error::Operators(names)) => missing.extend(names),
+            Err(error) => return Err(error),
+        }
+    }
+    if !missing.is_empty() {
+        return Err(Error::Operators(missing.into_iter().collect()));
+    }
+    file.plans = plans;
+    file.plans.extend(program.known.iter().map(|(name, values)| known_method(name, values)));
+    Ok(file)
+}
+
+/// A method that takes nothing and gives known values.
+fn known_method<'a>(name: &str, values: &[Arg]) -> Plan<'a> {
+    let mut plan = Plan::new(name);
+    plan.values = values.iter().map(arguments::plain).collect();
+    plan.outputs = (0..plan.values.len() as u32).collect();
+    plan
+}
+
+/// What the methods of a file share.
+struct Shared<'s, 'p> {
+    file: &'s mut model::Program<'p>,
+    program: &'p Program<'p>,
+    options: Options,
+    /// Entries of the file's constants by ours, and its initial states.
+    constants: HashMap<u32, Storage>,
+    states: HashMap<u32, u32>,
+}
+
+/// A planned tensor: the value that stands for the memory, and when it is wanted.
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    first: usize,
+    last: usize,
+}
+
+struct Emitter<'e, 's, 'p> {
+    function: &'p Function,
+    shared: &'e mut Shared<'s, 'p>,
+    plan: Plan<'p>,
+    traces: Vec<Vec<Frame>>,
+    /// Entries of the file's table by our values.
+    entries: HashMap<ValueId, u32>,
+    /// Entries of plain values, so that equal ones are written once.
+    plain: HashMap<String, u32>,
+    /// Entries of computed sizes; one map for each block that is being written.
+    sizes: Vec<HashMap<Size, u32>>,
+    /// The tensor in whose memory another lies.
+    roots: HashMap<ValueId, ValueId>,
+    lives: HashMap<ValueId, Life>,
+    /// Tensors whose place an instruction decides, and the tensors in whose memory that may be.
+    placeholders: HashMap<ValueId, Vec<ValueId>>,
+    missing: BTreeSet<String>,
+}
+
+impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
+    fn new(function: &'p Function, shared: &'e mut Shared<'s, 'p>) -> Self {
+        Self {
+            function,
+            shared,
+            plan: Plan::new(&function.name),
+            traces: Vec::new(),
+            entries: HashMap::new(),
+            plain: HashMap::new(),
+            sizes: vec![HashMap::new()],
+            roots: HashMap::new(),
+            lives: HashMap::new(),
+            placeholders: HashMap::new(),
+            missing: BTreeSet::new(),
+        }
+    }
+
+    fn run(mut self, planner: &dyn Planner) -> Result<Plan<'p>, Error> {
+        let function = self.function;
+        for input in &function.inputs {
+            let entry = match input {
+                Input::Value(value) => self.write(*value)?,
+                Input::Fixed(arg) => self.plan.value(arguments::plain(arg)),
+            };
+            self.plan.inputs.push(entry);
+        }
+        self.block(&function.body)?;
+        for output in &function.outputs {
+            let entry = match output {
+                Output::Value(value) => self.output(*value)?,
+                Output::Known(Arg::Int(size)) => self.size(size)?,
+                Output::Known(arg) => self.plan.value(arguments::plain(arg)),
+            };
+            self.plan.outputs.push(entry);
+        }
+        self.updates()?;
+        if !self.missing.is_empty() {
+            return Err(Error::Operators(self.missing.into_iter().collect()));
+        }
+        self.place(planner)?;
+        self.plan.input_encoding = Some(function.nesting[0].clone());
+        self.plan.output_encoding = Some(function.nesting[1].clone());
+        if self.shared.options.stack_traces {
+            self.plan.chains[0].stack_traces = self.traces;
+        }
+        Ok(self.plan)
+    }
+
+    /// The position of the next instruction.
+    fn now(&self) -> usize {
+        self.plan.chains.first().map_or(0, |chain: &Chain| chain.instructions.len())
+    }
+
+    fn push(&mut self, instruction: Instruction, call: Option<&Call>) {
+        self.plan.push(instruction);
+        if self.shared.options.stack_traces {
+            let trace = call.and_then(|call| call.source.as_ref()).map(|source| frames(&source.stack_trace));
+            self.traces.push(trace.unwrap_or_default());
+        }
+    }
+
+    fn block(&mut self, block: &'p Block) -> Result<(), Error> {
+        block.calls.iter().try_for_each(|call| self.call(call))
+    }
+
+    fn call(&mut self, call: &'p Call) -> Result<(), Error> {
+        match &call.target {
+            Target::Operator(name) if name.starts_with("python::") => self.arithmetic(call),
+            Target::Operator(name) if self.is_free_view(name, call) => {
+                let Arg::Value(base) = *call.arg("self") else { return Ok(()) };
+                self.share(call.outputs[0], base);
+                Ok(())
+            }
+            Target::Operator(name) if name == "aten::view" && self.is_shared_view(call) => self.dynamic_view(call),
+            Target::Operator(_) => match signature::find(call, self.function) {
+                Some(signature) => self.kernel(call, signature),
+                None => {
+                    self.missing.insert(call.operator().unwrap_or("").to_owned());
+                    Ok(())
+                }
+            },
+            Target::Delegate(index) => self.delegate(call, *index),
+            Target::Cond => self.cond(call),
+            Target::Map | Target::Scan => self.scan(call),
+            Target::While => self.while_loop(call),
+        }
+    }
+
+    /// Whether a call of `aten::view` needs no instruction: known sizes, and a base in planned memory that outlives it.
+    fn is_free_view(&self, name: &str, call: &Call) -> bool {
+        name == "aten::view"
+            && self.is_shared_view(call)
+            && call.outputs.iter().all(|value| self.function.tensor(*value).is_some_and(|ty| ty.numbers().is_some()))
+    }
+
+    /// Whether a view can lie in its base's memory: what the caller gets has memory of its own, and nothing is written
+    /// to a view of what the caller passed or the method keeps.
+    fn is_shared_view(&self, call: &Call) -> bool {
+        let Arg::Value(base) = *call.arg("self") else { return false };
+        let origin = &self.function.get(self.root(base)).origin;
+        matches!(origin, Origin::Call) && !call.outputs.iter().any(|value| self.is_output(*value))
+    }
+
+    fn is_output(&self, value: ValueId) -> bool {
+        self.function.body.outputs.contains(&value)
+    }
+
+    fn root(&self, value: ValueId) -> ValueId {
+        self.roots.get(&value).copied().unwrap_or(value)
+    }
+
+    /// Lets a tensor lie where another does.
+    fn share(&mut self, value: ValueId, base: ValueId) {
+        let root = self.root(base);
+        self.roots.insert(value, root);
+    }
+
+    /// A view whose sizes are computed when the program runs.
+    fn dynamic_view(&mut self, call: &'p Call) -> Result<(), Error> {
+        let Arg::Value(base) = *call.arg("self") else { return Ok(()) };
+        let base_entry = self.read(base)?;
+        let sizes = self.argument(call.arg("size"), Takes::Ints, None)?;
+        self.share(call.outputs[0], base);
+        self.placeholders.insert(call.outputs[0], vec![self.root(base)]);
+        let entry = self.tensor_entry(call.outputs[0], Storage::Unplanned)?;
+        self.use_now(call.outputs[0]);
+        let operator = self.plan.operator("executorch_prim::et_view.default");
+        self.push(Instruction::Kernel { operator, args: vec![base_entry, sizes, entry] }, Some(call));
+        Ok(())
+    }
+
+    /// A call of an operator of the runtime.
+    fn kernel(&mut self, call: &'p Call, signature: &Signature) -> Result<(), Error> {
+        let mut args = Vec::new();
+        let mut results = Vec::new();
+        for parameter in signature.parameters.iter().filter(|parameter| !parameter.out) {
+            let given = call.args.iter().find(|(name, _)| name == parameter.name).map(|(_, arg)| arg);
+            let arg = given.or(parameter.default.as_ref()).unwrap_or(&Arg::None);
+            args.push(self.argument(arg, parameter.takes, Some(parameter))?);
+        }
+        let list = signature.parameters.iter().any(|parameter| parameter.out && parameter.takes == Takes::Tensors);
+        for &output in &call.outputs {
+            results.push(self.write(output)?);
+        }
+        if list {
+            let entry = self.plan.value(Value::TensorList(results));
+            args.extend([entry, entry]);
+        } else {
+            args.extend(&results);
+            match results.as_slice() {
+                [] => {}
+                [one] => args.push(*one),
+                several => {
+                    let entry = self.plan.value(Value::TensorList(several.to_vec()));
+                    args.push(entry);
+                }
+            }
+        }
+        let operator = self.plan.operator(signature.name);
+        self.push(Instruction::Kernel { operator, args }, Some(call));
+        Ok(())
+    }
+
+    fn delegate(&mut self, call: &'p Call, index: u32) -> Result<(), Error> {
+        let program: &'p Program<'p> = self.shared.program;
+        let delegate = &program.delegates[index as usize];
+        let mut args = Vec::new();
+        if let Arg::Values(inputs) = call.arg("inputs") {
+            for input in inputs.iter().flatten() {
+                args.push(self.read(*input)?);
+            }
+        }
+        for &output in &call.outputs {
+            args.push(self.write(output)?);
+        }
+        self.plan.delegates.push(model::Delegate {
+            backend: delegate.backend.clone(),
+            payload: delegate.payload.as_slice().into(),
+            inline: false,
+            specs: delegate
+                .specs
+                .iter()
+                .map(|(key, value)| CompileSpec { key: key.clone(), value: value.clone() })
+                .collect(),
+        });
+        for (key, data) in &delegate.data {
+            if !self.shared.file.named_data.iter().any(|known| known.key == *key) {
+                self.shared.file.named_data.push(NamedData { key: key.clone(), data: data.as_slice().into() });
+            }
+        }
+        let delegate = self.plan.delegates.len() as u32 - 1;
+        self.push(Instruction::Delegate { delegate, args }, Some(call));
+        Ok(())
+    }
+
+    /// What the caller gets: a tensor that nothing else holds.
+    fn output(&mut self, value: ValueId) -> Result<u32, Error> {
+        let origin = &self.function.get(value).origin;
+        if matches!(origin, Origin::Call) || self.function.tensor(value).is_none() {
+            return self.read(value);
+        }
+        self.copy_of(value)
+    }
+
+    /// A copy of a tensor in memory of its own, wanted until the end.
+    fn copy_of(&mut self, value: ValueId) -> Result<u32, Error> {
+        let from = self.read(value)?;
+        let mut tensor = self.tensor(value)?;
+        tensor.storage = Storage::Unplanned;
+        let entry = self.plan.value(tensor);
+        let format = self.plain(Value::Null);
+        let operator = self.plan.operator("aten::clone.out");
+        self.push(Instruction::Kernel { operator, args: vec![from, format, entry, entry] }, None);
+        Ok(entry)
+    }
+
+    /// Writes the new contents of what outlives the run.
+    fn updates(&mut self) -> Result<(), Error> {
+        let function = self.function;
+        let kept = |value: ValueId| function.updates.iter().any(|(old, _)| *old == value);
+        let mut sources = Vec::new();
+        for &(_, new) in &function.updates {
+            sources.push(if kept(new) { self.copy_of(new)? } else { self.read(new)? });
+        }
+        for (&(old, new), source) in function.updates.iter().zip(sources) {
+            let target = self.read(old)?;
+            let (no, operator) = (self.plain(Value::Bool(false)), self.plan.operator("aten::copy_"));
+            self.push(Instruction::Kernel { operator, args: vec![target, source, no, target] }, None);
+            self.use_now(new);
+        }
+        Ok(())
+    }
+
+    /// The entry of a value that an instruction reads.
+    fn read(&mut self, value: ValueId) -> Result<u32, Error> {
+        self.use_now(value);
+        self.entry(value)
+    }
+
+    /// The entry of a value that an instruction writes.
+    fn write(&mut self, value: ValueId) -> Result<u32, Error> {
+        self.read(value)
+    }
+
+    /// Notes that a tensor's memory is wanted at the next instruction.
+    fn use_now(&mut self, value: ValueId) {
+        let (root, now) = (self.root(value), self.now());
+        for place in self.placeholders.get(&root).cloned().unwrap_or_else(|| vec![root]) {
+            let life = self.lives.entry(place).or_insert(Life { first: now, last: now });
+            life.last = life.last.max(now);
+        }
+    }
+
+    /// Keeps everything that was wanted before `start` and since then until now: a loop may read it again.
+    fn keep_over(&mut self, start: usize) {
+        let now = self.now();
+        for life in self.lives.values_mut().filter(|life| life.first < start && life.last >= start) {
+            life.last = now;
+        }
+    }
+
+    /// The entry of a value in the file's table.
+    fn entry(&mut self, value: ValueId) -> Result<u32, Error> {
+        if let Some(entry) = self.entries.get(&value) {
+            return Ok(*entry);
+        }
+        let storage = match self.function.get(value).origin {
+            Origin::Constant(id) if self.shared.options.external => {
+                let constant = &self.shared.program.constants.0[id.0 as usize];
+                if constant.name.is_empty() { self.constant(id.0) } else { Storage::External(None) }
+            }
+            Origin::Constant(id) => self.constant(id.0),
+            _ => Storage::Unplanned,
+        };
+        self.tensor_entry(value, storage)
+    }
+
+    fn tensor_entry(&mut self, value: ValueId, storage: Storage) -> Result<u32, Error> {
+        let entry = match self.function.get(value).kind {
+            Kind::Tensor(_) => {
+                let mut tensor = self.tensor(value)?;
+                tensor.storage = storage;
+                if let Storage::External(_) = storage {
+                    tensor.name = Some(self.function.get(value).name.clone());
+                }
+                self.plan.value(tensor)
+            }
+            Kind::Int => self.plan.value(Value::Int(0)),
+            Kind::Float => self.plan.value(Value::Double(0.0)),
+            Kind::Bool => self.plan.value(Value::Bool(false)),
+        };
+        self.entries.insert(value, entry);
+        Ok(entry)
+    }
+
+    fn constant(&mut self, id: u32) -> Storage {
+        let program: &'p Program<'p> = self.shared.program;
+        let file = &mut *self.shared.file;
+        *self.shared.constants.entry(id).or_insert_with(|| file.constant(&*program.constants.0[id as usize].bytes))
+    }
+
+    /// A tensor's description, without a place.
+    fn tensor(&self, value: ValueId) -> Result<Tensor, Error> {
+        let Some(ty) = self.function.tensor(value) else {
+            return Err(Error::Broken("a number where a tensor must be".to_owned()));
+        };
+        let bound = |size: &Size| {
+            let most = self.function.symbols.most(size);
+            i32::try_from(most).map_err(|_| {
+                let shown = self.function.symbols.show(size).to_string();
+                Error::unsupported(format!("the size {shown}, which has no upper bound: give its Dim a max"))
+            })
+        };
+        let sizes = ty.sizes.iter().map(bound).collect::<Result<Vec<_>, _>>()?;
+        let mut tensor = Tensor::new(ty.dtype, sizes, Storage::Unplanned);
+        tensor.dynamic = ty.numbers().is_none();
+        tensor.dim_order.clone_from(&ty.order);
+        Ok(tensor)
+    }
+
+    /// Gives all tensors without a place one.
+    fn place(&mut self, planner: &dyn Planner) -> Result<(), Error> {
+        let end = self.now();
+        let mut wanted = Vec::new();
+        let mut owners: Vec<(ValueId, u32)> = self.entries.iter().map(|(&value, &entry)| (value, entry)).collect();
+        owners.sort_by_key(|&(_, entry)| entry);
+        let mut roots: Vec<(ValueId, Life)> = Vec::new();
+        for (&root, &life) in &self.lives {
+            if self.function.tensor(root).is_some() && !matches!(self.function.get(root).origin, Origin::Constant(_)) {
+                roots.push((root, life));
+            }
+        }
+        roots.sort_by_key(|(root, _)| *root);
+        let places =
+            |output: &ValueId| self.placeholders.get(output).cloned().unwrap_or_else(|| vec![self.root(*output)]);
+        let returned: BTreeSet<ValueId> = self.function.body.outputs.iter().flat_map(places).collect();
+        for (root, life) in &mut roots {
+            if matches!(self.function.get(*root).origin, Origin::State(_)) {
+                *life = Life { first: 0, last: end };
+            }
+            if matches!(self.function.get(*root).origin, Origin::Input) {
+                life.first = 0;
+            }
+            if returned.contains(root) {
+                life.last = end;
+            }
+            let bytes = self.bytes(*root)?;
+            wanted.push(Wanted { bytes, first: life.first, last: life.last });
+        }
+        let copies = self.unplanned_copies(&owners);
+        for &(_, bytes) in &copies {
+            wanted.push(Wanted { bytes, first: 0, last: end });
+        }
+        let (offsets, total) = planner.place(&wanted);
+        let places: HashMap<ValueId, u64> = roots.iter().map(|(root, _)| *root).zip(offsets.iter().copied()).collect();
+        for (value, entry) in owners {
+            if let Some(&offset) = places.get(&self.root(value)) {
+                self.settle(value, entry, offset)?;
+            }
+        }
+        for (&(entry, _), &offset) in copies.iter().zip(&offsets[roots.len()..]) {
+            if let Value::Tensor(tensor) = &mut self.plan.values[entry as usize] {
+                tensor.storage = Storage::Planned(Memory { id: ARENA, offset });
+            }
+        }
+        let slack =
+            if self.plan.delegates.iter().any(|delegate| delegate.backend == "XnnpackBackend") { SLACK } else { 0 };
+        self.plan.buffer_sizes = vec![0, total + slack];
+        Ok(())
+    }
+
+    /// Tensors that no value of ours stands for.
+    fn unplanned_copies(&self, owners: &[(ValueId, u32)]) -> Vec<(u32, u64)> {
+        let owned: BTreeSet<u32> = owners.iter().map(|&(_, entry)| entry).collect();
+        let copies = self.plan.values.iter().zip(0u32..).filter(|(_, entry)| !owned.contains(entry));
+        let bytes = |tensor: &Tensor| {
+            tensor.sizes.iter().map(|&size| size as u64).product::<u64>() * tensor.dtype.size() as u64
+        };
+        copies
+            .filter_map(|(value, entry)| match value {
+                Value::Tensor(tensor) if tensor.storage == Storage::Unplanned => Some((entry, bytes(tensor))),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn settle(&mut self, value: ValueId, entry: u32, offset: u64) -> Result<(), Error> {
+        let memory = Memory { id: ARENA, offset };
+        let storage = match self.function.get(value).origin {
+            Origin::State(id) => {
+                let program: &'p Program<'p> = self.shared.program;
+                let bytes = &*program.constants.0[id.0 as usize].bytes;
+                if bytes.iter().all(|&byte| byte == 0) {
+                    Storage::Planned(memory)
+                } else {
+                    let states = &mut self.shared.file.initial_states;
+                    let index = *self.shared.states.entry(id.0).or_insert_with(|| {
+                        states.push(bytes.into());
+                        states.len() as u32 - 1
+                    });
+                    Storage::Initialised(memory, index)
+                }
+            }
+            _ => Storage::Planned(memory),
+        };
+        if let Value::Tensor(tensor) = &mut self.plan.values[entry as usize]
+            && tensor.storage == Storage::Unplanned
+            && !self.placeholders.contains_key(&value)
+        {
+            tensor.storage = storage;
+        }
+        Ok(())
+    }
+
+    fn bytes(&self, value: ValueId) -> Result<u64, Error> {
+        let tensor = self.tensor(value)?;
+        let too_large = || Error::unsupported("a tensor of more bytes than there can be");
+        let size = u64::try_from(tensor.dtype.size()).map_err(|_| too_large())?;
+        tensor
+            .sizes
+            .iter()
+            .try_fold(size, |bytes, &size| bytes.checked_mul(u64::try_from(size).ok()?))
+            .ok_or_else(too_large)
+    }
+}
+
+/// Lines of Python, innermost last, from the text of a stack trace.
+fn frames(trace: &str) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    let mut lines = trace.lines().peekable();
+    while let Some(line) = lines.next() {
+        let Some(rest) = line.trim_start().strip_prefix("File \"") else { continue };
+        let mut parts = rest.split("\", line ");
+        let filename = parts.next().map(str::to_owned);
+        let (number, name) = parts.next().unwrap_or("").split_once(", in ").unwrap_or(("", ""));
+        let context =
+            lines.next_if(|next| !next.trim_start().starts_with("File \"")).map(|code| code.trim().to_owned());
+        let line = number.trim().parse().unwrap_or(0);
+        frames.push(Frame { filename, line, name: Some(name.to_owned()), context });
+    }
+    frames
+}

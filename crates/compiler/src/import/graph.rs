@@ -1,0 +1,561 @@
+//! The nodes of one graph, or of a branch or a loop's body inside it.
+
+use super::aliases::Step;
+use super::{Importer, Slot, plain_arg, scalar_name};
+use crate::Error;
+use crate::ir::{Arg, Block, Call, Kind, MemoryFormat, Origin, Source, Target, TensorType, ValueId};
+use crate::size::Size;
+use sconce_format::pt2::schema::{
+    Argument, Graph, Node, OptionalTensor, SymBoolArgument, SymFloatArgument, SymIntArgument,
+};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What is known while the nodes of a graph are read.
+pub(super) struct Scope<'m> {
+    pub(super) graph: &'m Graph,
+    pub(super) names: HashMap<&'m str, Slot>,
+    pub(super) calls: Vec<Call>,
+}
+
+impl<'m> Scope<'m> {
+    pub(super) fn new(graph: &'m Graph) -> Self {
+        Self { graph, names: HashMap::new(), calls: Vec::new() }
+    }
+}
+
+/// Operators whose result shares the memory of their argument `self`. For those that share it only if they can, what
+/// decides is whether the argument lies row by row, as all tensors do here.
+const VIEWS: &[&str] = &[
+    "alias",
+    "as_strided",
+    "chunk",
+    "contiguous",
+    "detach",
+    "diagonal",
+    "expand",
+    "expand_as",
+    "flatten",
+    "lift_fresh",
+    "movedim",
+    "moveaxis",
+    "narrow",
+    "numpy_T",
+    "permute",
+    "ravel",
+    "reshape",
+    "reshape_as",
+    "select",
+    "slice",
+    "split",
+    "split_with_sizes",
+    "squeeze",
+    "swapaxes",
+    "swapdims",
+    "t",
+    "tensor_split",
+    "transpose",
+    "unbind",
+    "unflatten",
+    "unsafe_chunk",
+    "unsafe_split",
+    "unsafe_split_with_sizes",
+    "unsqueeze",
+    "view",
+    "view_as",
+    "_unsafe_view",
+    "_reshape_alias",
+];
+
+/// Operators that only check something, or say something to torch itself.
+const WITHOUT_EFFECT: &[&str] = &[
+    "_assert_async",
+    "_assert_scalar",
+    "_assert_tensor_metadata",
+    "sym_constrain_range",
+    "sym_constrain_range_for_size",
+];
+
+impl<'m> Importer<'m, '_> {
+    pub(super) fn nodes(&mut self, scope: &mut Scope<'m>) -> Result<(), Error> {
+        for node in &scope.graph.nodes {
+            let start = scope.calls.len();
+            self.node(node, scope).map_err(|error| error.at(&node.target, stack_trace(node)))?;
+            let source = Arc::new(source(node));
+            for call in &mut scope.calls[start..] {
+                call.source = Some(Arc::clone(&source));
+            }
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, node: &'m Node, scope: &mut Scope<'m>) -> Result<(), Error> {
+        let Some(path) = node.target.strip_prefix("torch.ops.") else { return self.arithmetic(node, scope) };
+        let (namespace, name) = path.split_once('.').unwrap_or(("", path));
+        if namespace == "higher_order" {
+            return self.higher_order(name, node, scope);
+        }
+        let (base, overload) = name.split_once('.').unwrap_or((name, "default"));
+        if namespace == "aten" && WITHOUT_EFFECT.contains(&base) {
+            return Ok(());
+        }
+        if namespace == "aten" && base.starts_with("sym_") {
+            return self.arithmetic(node, scope);
+        }
+        let in_place = base.strip_suffix('_').filter(|base| !base.ends_with('_'));
+        let full = |base: &str| match overload {
+            "default" => format!("{namespace}::{base}"),
+            overload => format!("{namespace}::{base}.{overload}"),
+        };
+        let mut args = Vec::new();
+        for input in &node.inputs {
+            args.push((Cow::Owned(input.name.clone()), self.arg(&input.arg, scope)?));
+        }
+        let call = Call {
+            target: Target::Operator(full(in_place.unwrap_or(base)).into()),
+            args,
+            blocks: Vec::new(),
+            outputs: Vec::new(),
+            source: None,
+        };
+        match in_place {
+            Some(_) => self.write(call, node, scope),
+            None => self.call(call, node, scope, VIEWS.contains(&base)),
+        }
+    }
+
+    /// A call with results of its own, or views.
+    fn call(&mut self, mut call: Call, node: &'m Node, scope: &mut Scope<'m>, view: bool) -> Result<(), Error> {
+        let (names, types) = self.results(node, scope)?;
+        for (name, kind) in names.iter().zip(&types) {
+            call.outputs.push(self.function.value(kind.clone(), Origin::Call, *name));
+        }
+        let tensors: Option<Arc<[TensorType]>> = types
+            .iter()
+            .map(|kind| if let Kind::Tensor(ty) = kind { Some(ty.clone()) } else { None })
+            .collect::<Option<Vec<_>>>()
+            .map(Into::into);
+        let base = if view { self.slot_of(node, "self", scope) } else { None };
+        let template = Arc::new(call.clone());
+        let outputs = call.outputs.clone();
+        scope.calls.push(call);
+        for (index, (&name, value)) in names.iter().zip(outputs).enumerate() {
+            if !matches!(self.function.get(value).kind, Kind::Tensor(_)) {
+                self.bind_scalar(scope, name, value)?;
+                continue;
+            }
+            self.define(value);
+            let slot = match (base, &tensors) {
+                (Some(base), Some(types)) => {
+                    let step = Step { call: Arc::clone(&template), types: Arc::clone(types), index };
+                    self.aliases.view_of(base, step, value)
+                }
+                _ => self.aliases.fresh(value),
+            };
+            scope.names.insert(name, Slot::Tensor(slot));
+        }
+        Ok(())
+    }
+
+    /// A call that writes its result into its argument `self`.
+    fn write(&mut self, mut call: Call, node: &'m Node, scope: &mut Scope<'m>) -> Result<(), Error> {
+        let target = self.slot_of(node, "self", scope).ok_or_else(|| Error::unsupported("writing to no tensor"))?;
+        let old = self.read(target, scope)?;
+        let ty = self.function.tensor(old).cloned().ok_or_else(|| Error::unsupported("writing to no tensor"))?;
+        let value = self.function.value(Kind::Tensor(ty), Origin::Call, node.target.as_str());
+        call.outputs.push(value);
+        scope.calls.push(call);
+        self.write_through(target, value, scope)?;
+        if let [Argument::Tensor(output)] = node.outputs.as_slice() {
+            let same = self.aliases.same(target);
+            scope.names.insert(&output.name, Slot::Tensor(same));
+        }
+        Ok(())
+    }
+
+    /// Puts new elements into the place of a view, and so into all that share its memory.
+    fn write_through(&mut self, target: usize, value: ValueId, scope: &mut Scope<'m>) -> Result<(), Error> {
+        let (whole, steps) = self.aliases.path(target);
+        let mut bases = vec![whole];
+        for step in &steps[..steps.len().saturating_sub(1)] {
+            let base = bases[bases.len() - 1];
+            bases.push(self.replay(step, base, scope));
+        }
+        let mut new = value;
+        for (step, base) in steps.iter().zip(&bases).rev() {
+            new = self.put_back(step, *base, new, scope)?;
+        }
+        self.aliases.write(target, new, value);
+        Ok(())
+    }
+
+    /// Takes a step again, from another base.
+    fn replay(&mut self, step: &Step, base: ValueId, scope: &mut Scope<'m>) -> ValueId {
+        let mut call = (*step.call).clone();
+        call.set("self", base);
+        let value = |ty: &TensorType| self.function.value(Kind::Tensor(ty.clone()), Origin::Call, "view");
+        call.outputs = step.types.iter().map(value).collect();
+        let result = call.outputs[step.index];
+        scope.calls.push(call);
+        result
+    }
+
+    /// The base of a step with `new` in the place of the view.
+    fn put_back(&mut self, step: &Step, base: ValueId, new: ValueId, scope: &mut Scope<'m>) -> Result<ValueId, Error> {
+        let call = &step.call;
+        let name = call.operator().unwrap_or_default();
+        let operator = name.strip_prefix("aten::").and_then(|name| name.split('.').next()).unwrap_or(name);
+        let Some(ty) = self.function.tensor(base).cloned() else { return Ok(new) };
+        let rank = ty.rank();
+        let dim = |name: &str, default: i64| match call.arg(name) {
+            Arg::Int(dim) => dim.number().unwrap_or(default),
+            _ => default,
+        };
+        let (operator, args) = match operator {
+            "alias" | "detach" | "contiguous" | "lift_fresh" => return Ok(new),
+            "slice" => ("aten::slice_scatter", with(call, &["dim", "start", "end", "step"])),
+            "select" => ("aten::select_scatter", with(call, &["dim", "index"])),
+            "diagonal" => ("aten::diagonal_scatter", with(call, &["offset", "dim1", "dim2"])),
+            "as_strided" => ("aten::as_strided_scatter", with(call, &["size", "stride", "storage_offset"])),
+            "transpose" | "swapaxes" | "swapdims" | "t" | "numpy_T" => {
+                return Ok(self.emit(name, call.args.clone(), new, ty, scope));
+            }
+            "permute" => {
+                let mut order = vec![0i64; rank];
+                if let Arg::Ints(dims) = call.arg("dims") {
+                    for (to, from) in dims.iter().enumerate() {
+                        let from = from.number().unwrap_or(0);
+                        let from = usize::try_from(if from < 0 { from + rank as i64 } else { from }).unwrap_or(0);
+                        *order
+                            .get_mut(from)
+                            .ok_or_else(|| Error::unsupported("a permutation of other dimensions"))? = to as i64;
+                    }
+                }
+                return Ok(self.emit("aten::permute", vec![("dims".into(), order.into())], new, ty, scope));
+            }
+            "split" | "split_with_sizes" | "chunk" | "tensor_split" | "unsafe_split" => {
+                let dim = dim("dim", 0);
+                let place = usize::try_from(if dim < 0 { dim + rank as i64 } else { dim }).unwrap_or(0);
+                let size = |index: usize| {
+                    step.types.get(index).and_then(|ty| ty.sizes.get(place)).cloned().unwrap_or_default()
+                };
+                let start = (0..step.index).fold(Size::default(), |sum, index| sum.plus(&size(index)));
+                let end = start.plus(&size(step.index));
+                ("aten::slice_scatter", vec![("dim", dim.into()), ("start", start.into()), ("end", end.into())])
+            }
+            "unbind" => {
+                ("aten::select_scatter", vec![("dim", dim("dim", 0).into()), ("index", (step.index as i64).into())])
+            }
+            "narrow" => return Err(Error::unsupported("writing through narrow")),
+            "expand" | "expand_as" | "movedim" | "moveaxis" => {
+                return Err(Error::unsupported(format!("writing through {operator}")));
+            }
+            _ => {
+                let sizes = Arg::Ints(ty.sizes.clone());
+                return Ok(self.emit("aten::view", vec![("size".into(), sizes)], new, ty, scope));
+            }
+        };
+        let mut scatter = Call::new(operator, [("self", base.into()), ("src", new.into())], Vec::new());
+        scatter.args.extend(args.into_iter().map(|(name, arg)| (Cow::Borrowed(name), arg)));
+        let result = self.function.value(Kind::Tensor(ty), Origin::Call, "written");
+        scatter.outputs.push(result);
+        scope.calls.push(scatter);
+        Ok(result)
+    }
+
+    /// A call on `base` that gives a tensor of type `ty`.
+    fn emit(
+        &mut self,
+        operator: &str,
+        mut args: Vec<(Cow<'static, str>, Arg)>,
+        base: ValueId,
+        ty: TensorType,
+        scope: &mut Scope<'m>,
+    ) -> ValueId {
+        args.retain(|(name, _)| name != "self");
+        args.insert(0, ("self".into(), base.into()));
+        let result = self.function.value(Kind::Tensor(ty), Origin::Call, "view");
+        let target = Target::Operator(operator.to_owned().into());
+        scope.calls.push(Call { target, args, blocks: Vec::new(), outputs: vec![result], source: None });
+        result
+    }
+
+    /// Lets a tensor be read row by row from now on.
+    pub(super) fn make_contiguous(&mut self, slot: usize, scope: &mut Scope<'m>) {
+        let (value, _) = self.aliases.path(slot);
+        let Some(ty) = self.function.tensor(value) else { return };
+        let ty = TensorType::new(ty.dtype, ty.sizes.clone());
+        let format = Arg::MemoryFormat(MemoryFormat::Contiguous);
+        let result = self.emit("aten::clone", vec![("memory_format".into(), format)], value, ty, scope);
+        self.aliases.refresh(slot, result);
+    }
+
+    /// The value of a view now.
+    pub(super) fn read(&mut self, slot: usize, scope: &mut Scope<'m>) -> Result<ValueId, Error> {
+        if let Some(value) = self.aliases.current(slot) {
+            return Ok(value);
+        }
+        let (mut value, steps) = self.aliases.path(slot);
+        for step in &steps {
+            value = self.replay(step, value, scope);
+        }
+        self.aliases.refresh(slot, value);
+        Ok(value)
+    }
+
+    fn slot_of(&self, node: &Node, name: &str, scope: &Scope<'m>) -> Option<usize> {
+        let input = node.inputs.iter().find(|input| input.name == name)?;
+        match &input.arg {
+            Argument::Tensor(tensor) => match scope.names.get(tensor.name.as_str())? {
+                Slot::Tensor(slot) => Some(*slot),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The names and kinds of a node's results.
+    fn results(&mut self, node: &'m Node, scope: &Scope<'m>) -> Result<(Vec<&'m str>, Vec<Kind>), Error> {
+        let mut names: Vec<(&'m str, Option<Kind>)> = Vec::new();
+        for output in &node.outputs {
+            match output {
+                Argument::Tensor(tensor) => names.push((&tensor.name, None)),
+                Argument::Tensors(tensors) => names.extend(tensors.iter().map(|tensor| (tensor.name.as_str(), None))),
+                Argument::OptionalTensor(OptionalTensor::Tensor(tensor)) => names.push((&tensor.name, None)),
+                Argument::OptionalTensor(OptionalTensor::None(_)) | Argument::None(_) => {}
+                other => {
+                    let (name, kind) =
+                        scalar_name(other).ok_or_else(|| Error::unsupported(format!("a result that is {other:?}")))?;
+                    names.push((name, Some(kind)));
+                }
+            }
+        }
+        let mut kinds = Vec::new();
+        for (name, kind) in &names {
+            kinds.push(match kind {
+                Some(kind) => kind.clone(),
+                None => Kind::Tensor(self.tensor_type(scope, name, false)?),
+            });
+        }
+        Ok((names.into_iter().map(|(name, _)| name).collect(), kinds))
+    }
+
+    /// What is passed: values as they are now.
+    pub(super) fn arg(&mut self, argument: &Argument, scope: &mut Scope<'m>) -> Result<Arg, Error> {
+        if let Some(arg) = plain_arg(argument) {
+            return Ok(arg);
+        }
+        Ok(match argument {
+            Argument::Tensor(tensor) | Argument::OptionalTensor(OptionalTensor::Tensor(tensor)) => {
+                self.tensor(&tensor.name, scope)?.into()
+            }
+            Argument::OptionalTensor(OptionalTensor::None(_)) => Arg::None,
+            Argument::Tensors(tensors) => {
+                let values = tensors.iter().map(|tensor| self.tensor(&tensor.name, scope).map(Some));
+                Arg::Values(values.collect::<Result<_, _>>()?)
+            }
+            Argument::OptionalTensors(tensors) => {
+                let value = |tensor: &OptionalTensor| match tensor {
+                    OptionalTensor::Tensor(tensor) => self.tensor(&tensor.name, scope).map(Some),
+                    OptionalTensor::None(_) => Ok(None),
+                };
+                Arg::Values(tensors.iter().map(value).collect::<Result<_, _>>()?)
+            }
+            Argument::SymInt(argument) => self.int(argument, scope)?,
+            Argument::SymInts(list) => {
+                let mut sizes = Vec::new();
+                for item in list {
+                    let Arg::Int(size) = self.int(item, scope)? else {
+                        return Err(Error::unsupported("a number that is no size in a list of sizes"));
+                    };
+                    sizes.push(size);
+                }
+                Arg::Ints(sizes)
+            }
+            Argument::SymFloat(SymFloatArgument::Float(number)) => number.0.into(),
+            Argument::SymBool(SymBoolArgument::Bool(truth)) => (*truth).into(),
+            Argument::SymFloat(SymFloatArgument::Name(name)) | Argument::SymBool(SymBoolArgument::Name(name)) => {
+                self.scalar(name, scope)?
+            }
+            other => return Err(Error::unsupported(format!("the argument {other:?}"))),
+        })
+    }
+
+    fn int(&mut self, argument: &SymIntArgument, scope: &Scope<'m>) -> Result<Arg, Error> {
+        match argument {
+            SymIntArgument::Int(number) => Ok((*number).into()),
+            SymIntArgument::Name(name) => self.scalar(name, scope),
+        }
+    }
+
+    fn scalar(&mut self, name: &str, scope: &Scope<'m>) -> Result<Arg, Error> {
+        match scope.names.get(name) {
+            Some(Slot::Int(size)) => Ok(size.clone().into()),
+            Some(Slot::Scalar(value)) => Ok((*value).into()),
+            _ => Err(Error::MissingTensor(name.to_owned())),
+        }
+    }
+
+    fn tensor(&mut self, name: &str, scope: &mut Scope<'m>) -> Result<ValueId, Error> {
+        match scope.names.get(name) {
+            Some(Slot::Tensor(slot)) => {
+                let slot = *slot;
+                self.read(slot, scope)
+            }
+            _ => Err(Error::MissingTensor(name.to_owned())),
+        }
+    }
+
+    /// Arithmetic on numbers: what the file says of the result is enough, unless it is no integer.
+    fn arithmetic(&mut self, node: &'m Node, scope: &mut Scope<'m>) -> Result<(), Error> {
+        for output in &node.outputs {
+            let (name, kind) =
+                scalar_name(output).ok_or_else(|| Error::unsupported(format!("a result that is {output:?}")))?;
+            if let Some(size) = scope.graph.sym_int_values.get(name) {
+                let size = self.size(size)?;
+                let mut known = true;
+                size.symbols(&mut |symbol| known &= self.function.definitions.contains_key(&symbol));
+                if known {
+                    scope.names.insert(name, Slot::Int(size));
+                    continue;
+                }
+            }
+            let mut args = Vec::new();
+            for input in &node.inputs {
+                args.push((Cow::Owned(input.name.clone()), self.arg(&input.arg, scope)?));
+            }
+            let value = self.function.value(kind, Origin::Call, name);
+            let target = Target::Operator(format!("python::{}", node.target).into());
+            scope.calls.push(Call { target, args, blocks: Vec::new(), outputs: vec![value], source: None });
+            self.bind_scalar(scope, name, value)?;
+        }
+        Ok(())
+    }
+
+    /// Calls that run graphs.
+    fn higher_order(&mut self, name: &str, node: &'m Node, scope: &mut Scope<'m>) -> Result<(), Error> {
+        let mut graphs = node.inputs.iter().filter_map(|input| match &input.arg {
+            Argument::Graph(own) => Some(&own.graph),
+            _ => None,
+        });
+        let others: Vec<&Argument> =
+            node.inputs.iter().map(|input| &input.arg).filter(|arg| !matches!(arg, Argument::Graph(_))).collect();
+        if let "wrap_with_set_grad_enabled" | "wrap_with_autocast" | "hints_wrapper" = name {
+            let graph = graphs.next().ok_or_else(|| Error::unsupported(format!("{name} without a graph")))?;
+            let passed = &others[others.len().saturating_sub(graph.inputs.len())..];
+            return self.inline(graph, passed, node, scope);
+        }
+        let (target, names): (_, &[&'static str]) = match name {
+            "cond" => (Target::Cond, &["condition", "inputs"]),
+            "map_impl" | "map" => (Target::Map, &["inputs", "further"]),
+            "scan" => (Target::Scan, &["carry", "inputs", "further"]),
+            "while_loop" => (Target::While, &["carry", "further"]),
+            other => return Err(Error::unsupported(format!("torch.ops.higher_order.{other}"))),
+        };
+        let mut args = Vec::new();
+        for (name, argument) in names.iter().zip(&others) {
+            args.push((Cow::Borrowed(*name), self.arg(argument, scope)?));
+        }
+        let blocks = graphs.map(|graph| self.block(graph)).collect::<Result<Vec<_>, _>>()?;
+        self.call(Call { target, args, blocks, outputs: Vec::new(), source: None }, node, scope, false)
+    }
+
+    /// A branch or a loop's body.
+    fn block(&mut self, graph: &'m Graph) -> Result<Block, Error> {
+        let mut scope = Scope::new(graph);
+        let mut block = Block::default();
+        for input in &graph.inputs {
+            match input {
+                Argument::Tensor(tensor) => {
+                    let ty = self.tensor_type(&scope, &tensor.name, false)?;
+                    let value = self.function.value(Kind::Tensor(ty), Origin::Block, tensor.name.as_str());
+                    self.define(value);
+                    let slot = self.aliases.fresh(value);
+                    scope.names.insert(&tensor.name, Slot::Tensor(slot));
+                    block.inputs.push(value);
+                }
+                other => {
+                    let (name, kind) =
+                        scalar_name(other).ok_or_else(|| Error::unsupported(format!("a graph's input {other:?}")))?;
+                    let value = self.function.value(kind, Origin::Block, name);
+                    self.bind_scalar(&mut scope, name, value)?;
+                    block.inputs.push(value);
+                }
+            }
+        }
+        self.nodes(&mut scope)?;
+        for output in &graph.outputs {
+            match self.arg(output, &mut scope)? {
+                Arg::Value(value) => block.outputs.push(value),
+                Arg::None => {}
+                other => return Err(Error::unsupported(format!("a graph's output {other:?}"))),
+            }
+        }
+        block.calls = scope.calls;
+        Ok(block)
+    }
+
+    /// The nodes of a graph in the place of a call.
+    fn inline(
+        &mut self,
+        graph: &'m Graph,
+        passed: &[&Argument],
+        node: &'m Node,
+        scope: &mut Scope<'m>,
+    ) -> Result<(), Error> {
+        let mut inner = Scope::new(graph);
+        for (input, argument) in graph.inputs.iter().zip(passed) {
+            let outer = match argument {
+                Argument::Tensor(tensor) => scope.names.get(tensor.name.as_str()).cloned(),
+                other => scalar_name(other).and_then(|(name, _)| scope.names.get(name).cloned()),
+            };
+            let name = match input {
+                Argument::Tensor(tensor) => Some(tensor.name.as_str()),
+                other => scalar_name(other).map(|(name, _)| name),
+            };
+            if let (Some(slot), Some(name)) = (outer, name) {
+                inner.names.insert(name, slot);
+            }
+        }
+        std::mem::swap(&mut inner.calls, &mut scope.calls);
+        let done = self.nodes(&mut inner);
+        std::mem::swap(&mut inner.calls, &mut scope.calls);
+        done?;
+        let names = node.outputs.iter().flat_map(|output| match output {
+            Argument::Tensors(tensors) => tensors.iter().map(|tensor| tensor.name.as_str()).collect(),
+            Argument::Tensor(tensor) => vec![tensor.name.as_str()],
+            other => scalar_name(other).map(|(name, _)| name).into_iter().collect(),
+        });
+        for (outer, output) in names.zip(&graph.outputs) {
+            let slot = match output {
+                Argument::Tensor(tensor) => inner.names.get(tensor.name.as_str()).cloned(),
+                other => scalar_name(other).and_then(|(name, _)| inner.names.get(name).cloned()),
+            };
+            scope.names.extend(slot.map(|slot| (outer, slot)));
+        }
+        Ok(())
+    }
+}
+
+/// Some of a call's arguments.
+fn with(call: &Call, names: &[&'static str]) -> Vec<(&'static str, Arg)> {
+    names.iter().map(|&name| (name, call.arg(name).clone())).filter(|(_, arg)| *arg != Arg::None).collect()
+}
+
+fn stack_trace(node: &Node) -> &str {
+    node.metadata.get("stack_trace").map_or("", String::as_str)
+}
+
+fn source(node: &Node) -> Source {
+    let module = node.metadata.get("nn_module_stack").and_then(|stack| {
+        let innermost = stack.split(';').next_back()?;
+        innermost.split(',').nth(1).map(str::to_owned)
+    });
+    Source {
+        node: node.name.clone().unwrap_or_default(),
+        target: node.target.clone(),
+        stack_trace: stack_trace(node).to_owned(),
+        module: module.unwrap_or_default(),
+    }
+}

@@ -1,0 +1,53 @@
+//! From an exported PyTorch program (`.pt2`) to a program that runs on a device (`.pte`).
+//!
+//! ```text
+//! .pt2 ── import ──▶ calls ── lower ──▶ calls the runtime has ── partition ──▶ delegates ── emit ──▶ .pte
+//! ```
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`mod@import`] | names, mutation and views become values that are made once |
+//! | [`ir`] | the form in between: calls of operators by name; [`size`]: sizes that are not known yet |
+//! | [`lower`] | operators that no runtime has, in terms of those that one has |
+//! | [`signature`] | the operators that runtimes have |
+//! | [`memory`] | where tensors lie |
+//! | [`mod@emit`] | the instructions and the table of values |
+#![forbid(unsafe_code)]
+
+pub mod emit;
+mod error;
+mod import;
+pub mod ir;
+pub mod lower;
+pub mod memory;
+pub mod signature;
+pub mod size;
+mod sympy;
+
+pub use error::Error;
+pub use import::import;
+
+use sconce_format::pt2::Archive;
+
+/// How to compile.
+pub struct Options {
+    /// How the program is written.
+    pub emit: emit::Options,
+    /// Decides where tensors lie.
+    pub planner: Box<dyn memory::Planner>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { emit: emit::Options::default(), planner: Box::new(memory::Smallest) }
+    }
+}
+
+/// Compiles a `.pt2` archive to a `.pte` program.
+pub fn compile(archive: &Archive<'_>, options: &Options) -> Result<Vec<u8>, Error> {
+    let mut program = import(archive)?;
+    for function in &mut program.functions {
+        lower::lower(function, &mut program.constants)?;
+    }
+    Ok(emit::emit(&program, &*options.planner, options.emit)?.write())
+}

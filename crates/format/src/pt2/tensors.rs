@@ -1,0 +1,87 @@
+//! Tensors in an archive: bytes of a storage, seen through sizes, strides and an offset.
+
+use super::schema::{SymInt, TensorMeta};
+use crate::ScalarType;
+use std::borrow::Cow;
+use std::vec::Vec;
+
+/// A known tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor<'a> {
+    /// What its elements are.
+    pub dtype: ScalarType,
+    /// Its sizes.
+    pub sizes: Vec<i64>,
+    /// Its elements row by row, little-endian.
+    pub bytes: Cow<'a, [u8]>,
+}
+
+fn numbers(list: &[SymInt]) -> Option<Vec<usize>> {
+    let number = |item: &SymInt| match item {
+        SymInt::Int(number) => usize::try_from(*number).ok(),
+        SymInt::Expr(_) => None,
+    };
+    list.iter().map(number).collect()
+}
+
+/// The tensor that `meta` describes in the bytes of a storage; `None` if it does not lie inside.
+pub(super) fn read<'a>(storage: &'a [u8], meta: &TensorMeta) -> Option<Tensor<'a>> {
+    let (sizes, strides) = (numbers(&meta.sizes)?, numbers(&meta.strides)?);
+    let start = *numbers(std::slice::from_ref(&meta.storage_offset))?.first()?;
+    let (dtype, width) = (meta.dtype.0, meta.dtype.0.size());
+    let count = sizes.iter().try_fold(1usize, |count, &size| count.checked_mul(size))?;
+    let bytes = count.checked_mul(width)?;
+    if strides.len() != sizes.len() {
+        return None;
+    }
+    let mut dense = 1usize;
+    let rows = sizes.iter().zip(&strides).rev().all(|(&size, &stride)| {
+        let fits = size == 1 || stride == dense;
+        dense = dense.saturating_mul(size);
+        fits
+    });
+    let from = start.checked_mul(width)?;
+    let data = if count == 0 {
+        Cow::Borrowed(&[][..])
+    } else if rows {
+        Cow::Borrowed(storage.get(from..from.checked_add(bytes)?)?)
+    } else {
+        Cow::Owned(gather(storage, &sizes, &strides, start, width, bytes)?)
+    };
+    let sizes = meta.sizes.iter().map(|size| if let SymInt::Int(size) = size { *size } else { 0 }).collect();
+    Some(Tensor { dtype, sizes, bytes: data })
+}
+
+/// Elements in the order of their indices.
+fn gather(
+    storage: &[u8],
+    sizes: &[usize],
+    strides: &[usize],
+    start: usize,
+    width: usize,
+    bytes: usize,
+) -> Option<Vec<u8>> {
+    let span = sizes
+        .iter()
+        .zip(strides)
+        .try_fold(start, |last, (&size, &stride)| last.checked_add(size.checked_sub(1)?.checked_mul(stride)?))?;
+    if span.checked_add(1)?.checked_mul(width)? > storage.len()
+        || bytes > storage.len().checked_mul(sizes.len().max(1))?
+    {
+        return None;
+    }
+    let mut gathered = Vec::with_capacity(bytes);
+    let mut index = std::vec![0usize; sizes.len()];
+    while gathered.len() < bytes {
+        let element: usize = start + index.iter().zip(strides).map(|(place, stride)| place * stride).sum::<usize>();
+        gathered.extend_from_slice(storage.get(element * width..(element + 1) * width)?);
+        for (place, &size) in index.iter_mut().zip(sizes).rev() {
+            *place += 1;
+            if *place < size {
+                break;
+            }
+            *place = 0;
+        }
+    }
+    Some(gathered)
+}
