@@ -9,6 +9,7 @@
 //! | [`mod@import`] | names, mutation and views become values that are made once |
 //! | [`ir`] | the form in between: calls of operators by name; [`size`]: sizes that are not known yet |
 //! | [`lower`] | operators that no runtime has, in terms of those that one has |
+//! | [`passes`] | what is computed twice, for nobody, or could be known already |
 //! | [`signature`] | the operators that runtimes have |
 //! | [`memory`] | where tensors lie |
 //! | [`mod@emit`] | the instructions and the table of values |
@@ -20,6 +21,7 @@ mod import;
 pub mod ir;
 pub mod lower;
 pub mod memory;
+pub mod passes;
 pub mod signature;
 pub mod size;
 mod sympy;
@@ -27,6 +29,8 @@ mod sympy;
 pub use error::Error;
 pub use import::import;
 
+use ir::{Constants, Function};
+use passes::{Executor, FoldConstants, Pass};
 use sconce_format::pt2::Archive;
 
 /// How to compile.
@@ -35,11 +39,15 @@ pub struct Options {
     pub emit: emit::Options,
     /// Decides where tensors lie.
     pub planner: Box<dyn memory::Planner>,
+    /// A user's own passes; they run once, before the compiler's.
+    pub passes: Vec<Box<dyn Pass>>,
+    /// Runs what can be known already; without one, everything is left to the program.
+    pub executor: Option<Box<dyn Executor>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { emit: emit::Options::default(), planner: Box::new(memory::Smallest) }
+        Self { emit: emit::Options::default(), planner: Box::new(memory::Smallest), passes: Vec::new(), executor: None }
     }
 }
 
@@ -48,6 +56,23 @@ pub fn compile(archive: &Archive<'_>, options: &Options) -> Result<Vec<u8>, Erro
     let mut program = import(archive)?;
     for function in &mut program.functions {
         lower::lower(function, &mut program.constants)?;
+        for pass in &options.passes {
+            pass.run(function, &mut program.constants)?;
+        }
+        tidy(function, &mut program.constants, options)?;
     }
     Ok(emit::emit(&program, &*options.planner, options.emit)?.write())
+}
+
+/// Runs the compiler's own passes.
+fn tidy(function: &mut Function, constants: &mut Constants<'_>, options: &Options) -> Result<(), Error> {
+    let standard = passes::standard();
+    passes::run(&standard, function, constants)?;
+    if let Some(executor) = &options.executor {
+        let fold = FoldConstants { executor: &**executor };
+        if fold.run(function, constants)? > 0 {
+            passes::run(&standard, function, constants)?;
+        }
+    }
+    Ok(())
 }
