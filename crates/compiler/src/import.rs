@@ -137,11 +137,10 @@ impl<'m, 'a> Importer<'m, 'a> {
                 Input::Value(value)
             }
             Argument::SymInt(_) | Argument::SymFloat(_) | Argument::SymBool(_) => {
-                let (name, kind) =
-                    scalar_name(argument).ok_or_else(|| Error::unsupported("an input without a name"))?;
-                let value = self.function.value(kind.clone(), Origin::Input, name);
-                self.bind_scalar(scope, name, value)?;
-                Input::Value(value)
+                return Err(Error::unsupported(
+                    "a number that the caller chooses anew for each run (programs fix the numbers they take: pass it as a \
+                     tensor and read it with .item())",
+                ));
             }
             Argument::Int(_) | Argument::Float(_) | Argument::Bool(_) | Argument::String(_) | Argument::None(_) => {
                 Input::Fixed(plain_arg(argument).unwrap_or(Arg::None))

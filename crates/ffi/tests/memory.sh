@@ -38,8 +38,8 @@ watch() {
 }
 
 echo "== resident memory"
-# With the command, so that both share what was compiled before.
-cargo build -p sconce-ffi -p sconce-cli
+# Of the whole workspace, so that features are those of its tests and nothing is compiled twice.
+cargo build --workspace
 compile "$target/debug" "$work/plain"
 for program in "$small" examples/digits/digits.pte; do
     "$work/plain-stress" resident "$program" "$runs" 256

@@ -90,6 +90,7 @@ impl<'p> Emitter<'_, '_, 'p> {
         let (count, index) = (self.plan.value(Value::Int(0)), self.plan.value(Value::Int(0)));
         let size = self.plan.operator("aten::sym_size.int");
         self.push(Instruction::Kernel { operator: size, args: vec![tensor, zero, count] }, Some(call));
+        stacked.iter().for_each(|whole| self.use_now(*whole));
         let start = self.now();
         let mut passed = last.to_vec();
         for (input, slice) in inputs.iter().zip(block.inputs.get(carry.len()..).unwrap_or_default()) {
@@ -102,6 +103,10 @@ impl<'p> Emitter<'_, '_, 'p> {
         self.inner(block, &passed)?;
         for (result, whole) in block.outputs.iter().skip(last.len()).zip(stacked) {
             let (from, to) = (self.read(*result)?, self.write(*whole)?);
+            // It grows with every turn.
+            if let Value::Tensor(tensor) = &mut self.plan.values[to as usize] {
+                tensor.dynamic = true;
+            }
             let operator = self.plan.operator("executorch_prim::et_copy_index.tensor");
             self.push(Instruction::Kernel { operator, args: vec![to, from, index] }, Some(call));
         }
