@@ -178,6 +178,9 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
                 Ok(())
             }
             Target::Operator(name) if name == "aten::view" && self.is_shared_view(call) => self.dynamic_view(call),
+            Target::Operator(name) if matches!(&**name, "aten::clone" | "aten::_to_copy") && self.reorders(call) => {
+                self.reorder(call)
+            }
             Target::Operator(_) => match signature::find(call, self.function) {
                 Some(signature) => self.kernel(call, signature),
                 None => {
@@ -219,6 +222,25 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
     fn share(&mut self, value: ValueId, base: ValueId) {
         let root = self.root(base);
         self.roots.insert(value, root);
+    }
+
+    /// Whether a copy lies otherwise in memory than what it copies.
+    fn reorders(&self, call: &Call) -> bool {
+        let Arg::Value(from) = *call.arg("self") else { return false };
+        let order = |value| self.function.tensor(value).map(|ty| &ty.order);
+        call.outputs.iter().any(|to| order(*to) != order(from))
+    }
+
+    /// A copy with its dimensions in another order in memory.
+    fn reorder(&mut self, call: &'p Call) -> Result<(), Error> {
+        let from = self.argument(call.arg("self"), Takes::Tensor, None)?;
+        let order = self.function.tensor(call.outputs[0]).map(|ty| ty.order.clone()).unwrap_or_default();
+        let order: Vec<i64> = order.into_iter().map(i64::from).collect();
+        let order = self.argument(&order.into(), Takes::Ints, None)?;
+        let (no, to) = (self.plain(Value::Bool(false)), self.write(call.outputs[0])?);
+        let operator = self.plan.operator("dim_order_ops::_to_dim_order_copy.out");
+        self.push(Instruction::Kernel { operator, args: vec![from, no, order, to, to] }, Some(call));
+        Ok(())
     }
 
     /// A view whose sizes are computed when the program runs.

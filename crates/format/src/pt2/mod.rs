@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::string::{String, ToString};
 use std::vec::Vec;
+use zip::read::{ArchiveOffset, Config};
 use zip::{CompressionMethod, ZipArchive};
 
 /// The version of the schema that is read.
@@ -75,7 +76,10 @@ impl<'a> Archive<'a> {
 
 /// The entries by their paths below the root folder.
 fn entries(file: &[u8]) -> Result<BTreeMap<String, &[u8]>, Error> {
-    let mut zip = ZipArchive::new(Cursor::new(file)).map_err(|error| Error::Zip(error.to_string()))?;
+    // Nothing comes before an archive that torch writes. (Searching for its start would find the archives inside it.)
+    let config = Config { archive_offset: ArchiveOffset::Known(0), ..Config::default() };
+    let zip = ZipArchive::with_config(config, Cursor::new(file));
+    let mut zip = zip.map_err(|error| Error::Zip(error.to_string()))?;
     let mut entries = BTreeMap::new();
     for index in 0..zip.len() {
         let entry = zip.by_index_raw(index).map_err(|error| Error::Zip(error.to_string()))?;
