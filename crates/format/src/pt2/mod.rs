@@ -8,16 +8,18 @@
 //! | `ROOT/data/weights/NAME_weights_config.json` | where each parameter and buffer is, and its type |
 //! | `ROOT/data/weights/weight_0` ... | their bytes |
 //! | `ROOT/data/constants/...` | the same for other tensors |
-//! | `ROOT/data/sample_inputs/NAME.pt` | what the module was exported with: [`pickle`] |
+//! | `ROOT/data/sample_inputs/NAME.pt` | what the module was exported with: [`Sample`] |
 //!
 //! [`Archive::read`] checks the archive and gives every model with its tensors, which borrow from the file wherever
 //! their elements lie row by row there.
 
 mod error;
+mod pickle;
 pub mod schema;
 mod tensors;
 
 pub use error::Error;
+pub use pickle::Sample;
 pub use tensors::Tensor;
 
 use schema::{ExportedProgram, PayloadConfig};
@@ -47,6 +49,9 @@ pub struct Model<'a> {
     pub program: ExportedProgram,
     /// Parameters, buffers and constants by their names in the module.
     tensors: BTreeMap<String, Tensor<'a>>,
+    /// What the module was exported with, laid out flat; `None` if the archive does not say, or not in a form that can
+    /// be read without running Python.
+    pub samples: Option<Vec<Sample<'a>>>,
 }
 
 impl<'a> Model<'a> {
@@ -77,7 +82,7 @@ impl<'a> Archive<'a> {
 /// The entries by their paths below the root folder.
 fn entries(file: &[u8]) -> Result<BTreeMap<String, &[u8]>, Error> {
     // Nothing comes before an archive that torch writes. (Searching for its start would find the archives inside it.)
-    let config = Config { archive_offset: ArchiveOffset::Known(0), ..Config::default() };
+    let config = Config { archive_offset: ArchiveOffset::Known(0) };
     let zip = ZipArchive::with_config(config, Cursor::new(file));
     let mut zip = zip.map_err(|error| Error::Zip(error.to_string()))?;
     let mut entries = BTreeMap::new();
@@ -117,7 +122,15 @@ fn model<'a>(name: &str, json: &[u8], entries: &BTreeMap<String, &'a [u8]>) -> R
             }
         }
     }
-    Ok(Model { name: name.to_string(), program, tensors })
+    let samples = entries.get(&std::format!("data/sample_inputs/{name}.pt")).and_then(|file| samples(file));
+    Ok(Model { name: name.to_string(), program, tensors, samples })
+}
+
+/// The inputs in a file of `torch.save`.
+fn samples(file: &[u8]) -> Option<Vec<Sample<'_>>> {
+    let entries = entries(file).ok()?;
+    let bytes = entries.iter().filter_map(|(path, bytes)| Some((path.strip_prefix("data/")?.to_string(), *bytes)));
+    pickle::read(entries.get("data.pkl")?, &bytes.collect())
 }
 
 fn parse<T: serde::de::DeserializeOwned>(path: &str, json: &[u8]) -> Result<T, Error> {

@@ -28,29 +28,44 @@ fn numbers(list: &[SymInt]) -> Option<Vec<usize>> {
 pub(super) fn read<'a>(storage: &'a [u8], meta: &TensorMeta) -> Option<Tensor<'a>> {
     let (sizes, strides) = (numbers(&meta.sizes)?, numbers(&meta.strides)?);
     let start = *numbers(std::slice::from_ref(&meta.storage_offset))?.first()?;
-    let (dtype, width) = (meta.dtype.0, meta.dtype.0.size());
+    let bytes = rows(storage, meta.dtype.0, &sizes, &strides, start)?;
+    let sizes = sizes.iter().map(|&size| i64::try_from(size).ok()).collect::<Option<_>>()?;
+    Some(Tensor { dtype: meta.dtype.0, sizes, bytes })
+}
+
+/// The elements row by row; borrowed if they lie so.
+pub(super) fn rows<'a>(
+    storage: &'a [u8],
+    dtype: ScalarType,
+    sizes: &[usize],
+    strides: &[usize],
+    start: usize,
+) -> Option<Cow<'a, [u8]>> {
+    let width = dtype.size();
     let count = sizes.iter().try_fold(1usize, |count, &size| count.checked_mul(size))?;
     let bytes = count.checked_mul(width)?;
     if strides.len() != sizes.len() {
         return None;
     }
     let mut dense = 1usize;
-    let rows = sizes.iter().zip(&strides).rev().all(|(&size, &stride)| {
+    let in_rows = sizes.iter().zip(strides).rev().all(|(&size, &stride)| {
         let fits = size == 1 || stride == dense;
         dense = dense.saturating_mul(size);
         fits
     });
     let from = start.checked_mul(width)?;
-    let data = if count == 0 {
-        Cow::Borrowed(&[][..])
-    } else if rows {
-        Cow::Borrowed(storage.get(from..from.checked_add(bytes)?)?)
+    if count == 0 {
+        Some(Cow::Borrowed(&[]))
+    } else if in_rows {
+        Some(Cow::Borrowed(storage.get(from..from.checked_add(bytes)?)?))
     } else {
-        Cow::Owned(gather(storage, &sizes, &strides, start, width, bytes)?)
-    };
-    let sizes = meta.sizes.iter().map(|size| if let SymInt::Int(size) = size { *size } else { 0 }).collect();
-    Some(Tensor { dtype, sizes, bytes: data })
+        Some(Cow::Owned(gather(storage, sizes, strides, start, width, bytes)?))
+    }
 }
+
+/// A tensor that repeats its elements may be so many times as large as its storage, or have so many bytes.
+const MOST_REPEATS: usize = 64;
+const ALWAYS_SMALL: usize = 1 << 20;
 
 /// Elements in the order of their indices.
 fn gather(
@@ -66,7 +81,7 @@ fn gather(
         .zip(strides)
         .try_fold(start, |last, (&size, &stride)| last.checked_add(size.checked_sub(1)?.checked_mul(stride)?))?;
     if span.checked_add(1)?.checked_mul(width)? > storage.len()
-        || bytes > storage.len().checked_mul(sizes.len().max(1))?
+        || bytes > storage.len().saturating_mul(MOST_REPEATS).max(ALWAYS_SMALL)
     {
         return None;
     }
