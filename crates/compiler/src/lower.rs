@@ -4,14 +4,16 @@
 //! of the call's results, after adding calls of its own. Those may have rules in turn. The tables of rules are in the
 //! modules below, one for each family; to teach the compiler an operator, add a row to one of them.
 //!
-//! What has no rule stays as it is; the emitter finds its form in the runtime ([`crate::signature`]).
+//! What has no rule stays as it is; the emitter finds its form in the runtime ([`crate::signature`]). So does a call of
+//! the operator that a rule is for, when the rule itself makes it: this is how a rule declines or only changes arguments.
 
+mod calls;
 mod rules;
 
 pub(crate) use rules::rule;
 
 use crate::Error;
-use crate::ir::{Arg, Block, Call, Constants, Function, Kind, Origin, TensorType, Value, ValueId};
+use crate::ir::{Arg, Block, Call, Constants, Definition, Function, Kind, Origin, TensorType, Value, ValueId};
 use crate::size::Size;
 use sconce_format::ScalarType;
 use std::borrow::Cow;
@@ -46,6 +48,10 @@ pub fn rewrite(
         }
     }
     function.updates.iter_mut().for_each(|(_, value)| now(value));
+    for definition in function.definitions.values_mut() {
+        let (Definition::SizeOf(value, _) | Definition::Value(value)) = definition;
+        now(value);
+    }
     result
 }
 
@@ -93,7 +99,9 @@ impl Lowering<'_, '_> {
         self.replaced.extend(call.outputs.iter().copied().zip(results.iter().copied()));
         for mut inner in calls {
             inner.source = inner.source.or_else(|| call.source.clone());
-            self.call(inner, done, depth + 1)?;
+            // What a rule leaves under its own name is finished.
+            let depth = if inner.operator() == call.operator() { DEPTH } else { depth + 1 };
+            self.call(inner, done, depth)?;
         }
         for output in &call.outputs {
             let last = self.now(self.replaced[output]);
@@ -298,7 +306,7 @@ impl<'s> Site<'s, '_> {
     }
 
     /// Adds the call under another name, with the same arguments and results.
-    pub fn renamed(&mut self, operator: &'static str) -> Vec<ValueId> {
+    pub fn renamed(&mut self, operator: impl Into<Cow<'static, str>>) -> Vec<ValueId> {
         let kinds = self.call.outputs.iter().map(|value| self.value(*value).kind.clone()).collect::<Vec<_>>();
         let outputs: Vec<_> = kinds.into_iter().map(|kind| self.new_value(kind)).collect();
         let mut call = self.call.clone();
@@ -325,46 +333,6 @@ impl<'s> Site<'s, '_> {
             Origin::Constant(constant) => Some(self.constants.bytes(constant)),
             _ => None,
         }
-    }
-
-    /// The same elements with other sizes.
-    pub fn view(&mut self, value: ValueId, sizes: Vec<Size>) -> ValueId {
-        let ty = self.ty(value);
-        if ty.sizes == sizes {
-            return value;
-        }
-        self.call("aten::view", [("self", value.into()), ("size", sizes.clone().into())], ty.with_sizes(sizes))
-    }
-
-    /// Dimension `i` of the result is dimension `order[i]` of the value.
-    pub fn permute(&mut self, value: ValueId, order: &[usize]) -> ValueId {
-        if order.is_sorted() {
-            return value;
-        }
-        let ty = self.ty(value);
-        let sizes: Vec<Size> = order.iter().map(|&dim| ty.sizes[dim].clone()).collect();
-        let dims: Vec<i64> = order.iter().map(|&dim| dim as i64).collect();
-        self.call("aten::permute", [("self", value.into()), ("dims", dims.into())], ty.with_sizes(sizes))
-    }
-
-    /// The same numbers as another type.
-    pub fn cast(&mut self, value: ValueId, dtype: ScalarType) -> ValueId {
-        let ty = self.ty(value);
-        if ty.dtype == dtype {
-            return value;
-        }
-        self.call("aten::_to_copy", [("self", value.into()), ("dtype", dtype.into())], ty.with_dtype(dtype))
-    }
-
-    /// A function of each element.
-    pub fn unary(&mut self, operator: &'static str, value: ValueId) -> ValueId {
-        let ty = self.ty(value);
-        self.call(operator, [("self", value.into())], TensorType::new(ty.dtype, ty.sizes))
-    }
-
-    /// A function of elements that meet; the result has the type `ty`.
-    pub fn binary(&mut self, operator: &'static str, left: ValueId, right: impl Into<Arg>, ty: &TensorType) -> ValueId {
-        self.call(operator, [("self", left.into()), ("other", right.into())], ty.clone())
     }
 }
 

@@ -41,6 +41,8 @@ pub enum Takes {
     Layout,
     /// A device.
     Device,
+    /// A source of random numbers.
+    Generator,
 }
 
 /// A parameter of an operator.
@@ -187,6 +189,7 @@ fn parameter(text: &'static str) -> Option<Parameter> {
         ("MemoryFormat", _) => Takes::MemoryFormat,
         ("Layout", _) => Takes::Layout,
         ("Device", _) => Takes::Device,
+        ("Generator", _) => Takes::Generator,
         _ => return None,
     };
     let holes = kind.starts_with("Tensor?[");

@@ -1,21 +1,62 @@
 //! All rules, by family.
 
+mod activation;
+mod attention;
+mod conv;
+mod create;
+mod einsum;
+mod elementwise;
+mod index;
+mod join;
 mod linear;
+mod names;
+mod norm;
+mod pad;
+mod pool;
+mod recurrent;
+mod reduce;
+mod resize;
 mod shape;
 
-use super::Rule;
+use super::{Rule, Site};
+use crate::Error;
+use crate::ir::ValueId;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// A table of rules.
 type Table = &'static [(&'static str, Rule)];
 
-const TABLES: &[Table] = &[linear::RULES, shape::RULES];
+/// What a rule gives: the values that stand for the call's results.
+type Answer = Result<Vec<ValueId>, Error>;
+
+const TABLES: &[Table] = &[
+    activation::RULES,
+    attention::RULES,
+    conv::RULES,
+    create::RULES,
+    elementwise::RULES,
+    index::RULES,
+    join::RULES,
+    linear::RULES,
+    norm::RULES,
+    pad::RULES,
+    pool::RULES,
+    recurrent::RULES,
+    reduce::RULES,
+    resize::RULES,
+    shape::RULES,
+];
 
 static RULES: LazyLock<HashMap<&'static str, Rule>> =
     LazyLock::new(|| TABLES.iter().flat_map(|table| table.iter().copied()).collect());
 
 /// The rule for an operator.
 pub(crate) fn rule(name: &str) -> Option<Rule> {
-    RULES.get(name).copied()
+    RULES.get(name).copied().or_else(|| names::rule(name))
+}
+
+/// The tensor that a call is about.
+fn subject(site: &Site<'_, '_>) -> Result<ValueId, Error> {
+    site.optional_tensor("self").map_or_else(|| site.tensor("input"), Ok)
 }

@@ -1,82 +1,49 @@
-//! Products and convolutions.
+//! Products.
 
-use super::Table;
+use super::{Answer, Table};
 use crate::Error;
 use crate::ir::{Arg, TensorType, ValueId};
-use crate::lower::Site;
+use crate::lower::{Site, place};
 use crate::size::Size;
 
 pub(super) const RULES: Table = &[
-    ("aten::conv1d", |site| convolution(site, 1)),
-    ("aten::conv2d", |site| convolution(site, 2)),
-    ("aten::conv3d", |site| convolution(site, 3)),
-    ("aten::conv1d.padding", |site| convolution(site, 1)),
-    ("aten::conv2d.padding", |site| convolution(site, 2)),
-    ("aten::conv3d.padding", |site| convolution(site, 3)),
-    ("aten::conv_transpose1d", |site| transposed(site, 1)),
-    ("aten::conv_transpose2d.input", |site| transposed(site, 2)),
-    ("aten::conv_transpose3d.input", |site| transposed(site, 3)),
     ("aten::matmul", matmul),
+    ("aten::mv", |site| product(site, "self", "vec")),
+    ("aten::dot", |site| product(site, "self", "tensor")),
+    ("aten::vdot", |site| product(site, "self", "other")),
+    ("aten::inner", inner),
+    ("aten::outer", |site| outer(site, "self", "vec2").map(|product| vec![product])),
+    ("aten::vecdot", vecdot),
+    ("aten::addmv", |site| {
+        let (matrix, vector, ty) = (site.tensor("mat")?, site.tensor("vec")?, site.result(0));
+        let product = site.matmul(matrix, vector, ty);
+        added(site, product)
+    }),
+    ("aten::addr", |site| {
+        let product = outer(site, "vec1", "vec2")?;
+        added(site, product)
+    }),
+    ("aten::baddbmm", |site| {
+        let product = batches(site)?;
+        added(site, product)
+    }),
+    ("aten::addbmm", |site| {
+        let product = batches(site)?;
+        let sum = site.sum(product, &[0], false);
+        added(site, sum)
+    }),
+    ("aten::chain_matmul", |site| chain(site, "matrices")),
+    ("aten::linalg_multi_dot", |site| chain(site, "tensors")),
+    ("aten::tensordot", tensordot),
+    ("aten::kron", kron),
+    ("aten::linalg_cross", cross),
+    ("aten::cross", cross),
+    ("aten::bilinear", bilinear),
+    ("aten::einsum", super::einsum::einsum),
 ];
 
-/// A convolution of `dims` dimensions; an image without a batch gets one.
-fn convolution(site: &mut Site<'_, '_>, dims: usize) -> Result<Vec<ValueId>, Error> {
-    let weight = site.tensor("weight")?;
-    let kernel = site.ty(weight).numbers().unwrap_or_default();
-    let (stride, dilation) = (site.each("stride", 1, dims)?, site.each("dilation", 1, dims)?);
-    let padding = match site.arg("padding") {
-        Arg::Text(word) if word == "same" => {
-            let whole = |dim: usize| dilation[dim] * (kernel.get(dim + 2).copied().unwrap_or(1) - 1);
-            if (0..dims).any(|dim| whole(dim) % 2 == 1) {
-                return Err(Error::unsupported("padding=\"same\" with an even kernel"));
-            }
-            (0..dims).map(|dim| whole(dim) / 2).collect()
-        }
-        Arg::Text(_) => vec![0; dims],
-        _ => site.each("padding", 0, dims)?,
-    };
-    let further = [("transposed", Arg::Bool(false)), ("output_padding", vec![0i64; dims].into())];
-    general(site, dims, [stride, padding, dilation], further)
-}
-
-/// A transposed convolution of `dims` dimensions.
-fn transposed(site: &mut Site<'_, '_>, dims: usize) -> Result<Vec<ValueId>, Error> {
-    let stride = site.each("stride", 1, dims)?;
-    let (padding, dilation) = (site.each("padding", 0, dims)?, site.each("dilation", 1, dims)?);
-    let extra = site.each("output_padding", 0, dims)?;
-    general(site, dims, [stride, padding, dilation], [("transposed", true.into()), ("output_padding", extra.into())])
-}
-
-fn general(
-    site: &mut Site<'_, '_>,
-    dims: usize,
-    [stride, padding, dilation]: [Vec<i64>; 3],
-    further: [(&'static str, Arg); 2],
-) -> Result<Vec<ValueId>, Error> {
-    let (mut input, weight, bias) = (site.tensor("input")?, site.tensor("weight")?, site.optional_tensor("bias"));
-    let (ty, groups) = (site.result(0), site.int("groups", 1)?);
-    let batch = site.ty(input).rank() == dims + 2;
-    let with_batch = |sizes: &[Size]| [&[Size::from(1)], sizes].concat();
-    if !batch {
-        let sizes = with_batch(&site.ty(input).sizes);
-        input = site.view(input, sizes);
-    }
-    let whole = if batch { ty.clone() } else { ty.with_sizes(with_batch(&ty.sizes)) };
-    let args = [
-        ("input", input.into()),
-        ("weight", weight.into()),
-        ("bias", bias.into()),
-        ("stride", stride.into()),
-        ("padding", padding.into()),
-        ("dilation", dilation.into()),
-        ("groups", groups.into()),
-    ];
-    let result = site.call("aten::convolution", args.into_iter().chain(further), whole);
-    Ok(vec![site.view(result, ty.sizes)])
-}
-
 /// A product of vectors, matrices or stacks of matrices.
-fn matmul(site: &mut Site<'_, '_>) -> Result<Vec<ValueId>, Error> {
+fn matmul(site: &mut Site<'_, '_>) -> Answer {
     let (left, right) = (site.tensor("self")?, site.tensor("other")?);
     let (a, b, ty) = (site.ty(left), site.ty(right), site.result(0));
     let one = || Size::from(1);
@@ -116,4 +83,170 @@ fn matmul(site: &mut Site<'_, '_>) -> Result<Vec<ValueId>, Error> {
     let product_type = TensorType::new(ty.dtype, vec![count, rows, columns]);
     let product = site.call("aten::bmm", [("self", left.into()), ("mat2", right.into())], product_type);
     Ok(vec![site.view(product, ty.sizes)])
+}
+
+/// The product of two arguments by the rules of `torch.matmul`.
+fn product(site: &mut Site<'_, '_>, left: &str, right: &str) -> Answer {
+    let (left, right, ty) = (site.tensor(left)?, site.tensor(right)?, site.result(0));
+    Ok(vec![site.matmul(left, right, ty)])
+}
+
+/// Products along the last dimensions of both.
+fn inner(site: &mut Site<'_, '_>) -> Answer {
+    let (left, right, ty) = (site.tensor("self")?, site.tensor("other")?, site.result(0));
+    let (a, b) = (site.ty(left), site.ty(right));
+    if a.rank() == 0 || b.rank() == 0 {
+        return Ok(vec![site.binary("aten::mul.Tensor", left, right, &ty)]);
+    }
+    Ok(vec![contracted(site, left, right, &[a.rank() - 1], &[b.rank() - 1])])
+}
+
+/// Sums of products along some dimensions of each: both become matrices.
+fn contracted(site: &mut Site<'_, '_>, left: ValueId, right: ValueId, first: &[usize], second: &[usize]) -> ValueId {
+    let (a, b) = (site.ty(left), site.ty(right));
+    let rest =
+        |ty: &TensorType, dims: &[usize]| -> Vec<usize> { (0..ty.rank()).filter(|dim| !dims.contains(dim)).collect() };
+    let sizes =
+        |ty: &TensorType, dims: &[usize]| -> Vec<Size> { dims.iter().map(|&dim| ty.sizes[dim].clone()).collect() };
+    let count = |sizes: &[Size]| sizes.iter().fold(Size::from(1), |count, size| count.times(size));
+    let (outer, further) = (rest(&a, first), rest(&b, second));
+    let (rows, shared, columns) = (sizes(&a, &outer), count(&sizes(&a, first)), sizes(&b, &further));
+    let left = site.permute(left, &[&outer[..], first].concat());
+    let left = site.view(left, vec![count(&rows), shared.clone()]);
+    let right = site.permute(right, &[second, &further[..]].concat());
+    let right = site.view(right, vec![shared, count(&columns)]);
+    let ty = TensorType::new(a.dtype, vec![count(&rows), count(&columns)]);
+    let product = site.call("aten::mm", [("self", left.into()), ("mat2", right.into())], ty);
+    site.view(product, [rows, columns].concat())
+}
+
+fn tensordot(site: &mut Site<'_, '_>) -> Answer {
+    let (left, right) = (site.tensor("self")?, site.tensor("other")?);
+    let dims = |site: &Site<'_, '_>, name: &str, value: ValueId| -> Result<Vec<usize>, Error> {
+        let rank = site.ty(value).rank();
+        let all = site.ints(name, &[])?.into_iter().map(|dim| place(dim, rank));
+        all.collect::<Option<_>>().ok_or_else(|| Error::unsupported("dimensions that a tensor does not have"))
+    };
+    let (first, second) = (dims(site, "dims_self", left)?, dims(site, "dims_other", right)?);
+    Ok(vec![contracted(site, left, right, &first, &second)])
+}
+
+/// Every element of one vector with every one of another.
+fn outer(site: &mut Site<'_, '_>, left: &str, right: &str) -> Result<ValueId, Error> {
+    let (left, right) = (site.tensor(left)?, site.tensor(right)?);
+    let ty = site.result(0);
+    let sizes = [left, right].map(|value| site.ty(value).sizes.first().cloned().unwrap_or_default());
+    let column = site.unsqueeze(left, 1);
+    Ok(site.binary("aten::mul.Tensor", column, right, &ty.with_sizes(sizes)))
+}
+
+fn vecdot(site: &mut Site<'_, '_>) -> Answer {
+    let (left, right, ty) = (site.tensor("x")?, site.tensor("y")?, site.result(0));
+    let sizes = crate::lower::calls::broadcast(&site.ty(left).sizes, &site.ty(right).sizes);
+    let dim = site.dim("dim", -1, sizes.len())?;
+    let product = site.binary("aten::mul.Tensor", left, right, &ty.with_sizes(sizes));
+    Ok(vec![site.sum(product, &[dim], false)])
+}
+
+fn batches(site: &mut Site<'_, '_>) -> Result<ValueId, Error> {
+    let (left, right) = (site.tensor("batch1")?, site.tensor("batch2")?);
+    let (a, b) = (site.ty(left), site.ty(right));
+    let ty = a.with_sizes([a.sizes[0].clone(), a.sizes[1].clone(), b.sizes[2].clone()]);
+    Ok(site.call("aten::bmm", [("self", left.into()), ("mat2", right.into())], ty))
+}
+
+/// `beta * self + alpha * product`; without `self` where `beta` is zero.
+fn added(site: &mut Site<'_, '_>, product: ValueId) -> Answer {
+    let (mut value, ty) = (site.tensor("self")?, site.result(0));
+    let is = |arg: &Arg, number: f64| match arg {
+        Arg::Int(own) => own.number().is_some_and(|own| own as f64 == number),
+        Arg::Float(own) => *own == number,
+        Arg::Bool(own) => f64::from(u8::from(*own)) == number,
+        _ => false,
+    };
+    let (beta, alpha) = (site.scalar("beta", 1), site.scalar("alpha", 1));
+    if is(&beta, 0.0) {
+        let scaled = if is(&alpha, 1.0) { product } else { site.scalar_call("aten::mul.Scalar", product, alpha) };
+        return Ok(vec![site.expand(scaled, &ty.sizes)]);
+    }
+    if !is(&beta, 1.0) {
+        value = site.scalar_call("aten::mul.Scalar", value, beta);
+    }
+    Ok(vec![site.call("aten::add.Tensor", [("self", value.into()), ("other", product.into()), ("alpha", alpha)], ty)])
+}
+
+/// A product of several matrices; the first and the last may be vectors.
+fn chain(site: &mut Site<'_, '_>, name: &str) -> Answer {
+    let (values, ty) = (site.tensors(name)?, site.result(0));
+    let [first, rest @ ..] = &values[..] else { return Err(Error::unsupported("a product of nothing")) };
+    let mut product = *first;
+    for value in rest {
+        let (a, b) = (site.ty(product), site.ty(*value));
+        let sizes = [&a.sizes[..a.rank() - 1], &b.sizes[1..]].concat();
+        product = site.matmul(product, *value, ty.with_sizes(sizes));
+    }
+    Ok(vec![product])
+}
+
+/// Each element of one tensor times all of another.
+fn kron(site: &mut Site<'_, '_>) -> Answer {
+    let (left, right, ty) = (site.tensor("self")?, site.tensor("other")?, site.result(0));
+    let rank = ty.rank();
+    let own = |site: &Site<'_, '_>, value: ValueId| {
+        let sizes = site.ty(value).sizes;
+        [vec![Size::from(1); rank - sizes.len()], sizes].concat()
+    };
+    let (a, b) = (own(site, left), own(site, right));
+    let weave = |first: bool| -> Vec<Size> {
+        let pair = |dim: usize| if first { [a[dim].clone(), 1.into()] } else { [1.into(), b[dim].clone()] };
+        (0..rank).flat_map(pair).collect()
+    };
+    let left = site.view(left, weave(true));
+    let right = site.view(right, weave(false));
+    let wide = (0..rank).flat_map(|dim| [a[dim].clone(), b[dim].clone()]).collect::<Vec<_>>();
+    let product = site.binary("aten::mul.Tensor", left, right, &ty.with_sizes(wide));
+    Ok(vec![site.view(product, ty.sizes)])
+}
+
+/// The cross product of vectors of three elements along a dimension.
+fn cross(site: &mut Site<'_, '_>) -> Answer {
+    let (left, right, ty) = (site.tensor("self")?, site.tensor("other")?, site.result(0));
+    let three = ty.sizes.iter().position(|size| size.number() == Some(3));
+    let dim = match (site.arg("dim"), three) {
+        (Arg::None, Some(dim)) if site.call.operator() == Some("aten::cross") => dim,
+        _ => site.dim("dim", -1, ty.rank())?,
+    };
+    let (left, right) = (site.expand(left, &ty.sizes), site.expand(right, &ty.sizes));
+    let mut rolled = |value: ValueId, by: i64| {
+        let args = [("self", value.into()), ("shifts", vec![by].into()), ("dims", vec![dim as i64].into())];
+        site.call("aten::roll", args, ty.clone())
+    };
+    let (a, b, c, d) = (rolled(left, -1), rolled(right, -2), rolled(left, -2), rolled(right, -1));
+    let first = site.binary("aten::mul.Tensor", a, b, &ty);
+    let second = site.binary("aten::mul.Tensor", c, d, &ty);
+    Ok(vec![site.binary("aten::sub.Tensor", first, second, &ty)])
+}
+
+/// `x1 W x2` for each of the matrices `W`.
+fn bilinear(site: &mut Site<'_, '_>) -> Answer {
+    let (a, b, weight, ty) = (site.tensor("input1")?, site.tensor("input2")?, site.tensor("weight")?, site.result(0));
+    let (rank, w) = (ty.rank(), site.ty(weight));
+    let batch = ty.sizes[..rank - 1].iter().fold(Size::from(1), |count, size| count.times(size));
+    let (out, first, second) = (w.sizes[0].clone(), w.sizes[1].clone(), w.sizes[2].clone());
+    let a = site.view(a, vec![batch.clone(), first.clone()]);
+    let b = site.view(b, vec![batch.clone(), 1.into(), second.clone()]);
+    // Rows of all matrices side by side: one product gives `x1 W` for all of them.
+    let sides = site.permute(weight, &[1, 0, 2]);
+    let sides = site.view(sides, vec![first, out.times(&second)]);
+    let wide = ty.with_sizes([batch.clone(), out.times(&second)]);
+    let rows = site.call("aten::mm", [("self", a.into()), ("mat2", sides.into())], wide);
+    let stacked = ty.with_sizes([batch.clone(), out.clone(), second.clone()]);
+    let rows = site.view(rows, stacked.sizes.clone());
+    let products = site.binary("aten::mul.Tensor", rows, b, &stacked);
+    let sum = site.sum(products, &[2], false);
+    let mut sum = site.view(sum, ty.sizes.clone());
+    if let Some(bias) = site.optional_tensor("bias") {
+        sum = site.binary("aten::add.Tensor", sum, bias, &ty);
+    }
+    Ok(vec![sum])
 }

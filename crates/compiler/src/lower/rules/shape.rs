@@ -1,8 +1,7 @@
 //! The same elements in other shapes.
 
-use super::Table;
+use super::{Answer, Table, subject};
 use crate::Error;
-use crate::ir::ValueId;
 use crate::lower::{Site, place};
 
 pub(super) const RULES: Table = &[
@@ -24,27 +23,46 @@ pub(super) const RULES: Table = &[
     ("aten::lift_fresh_copy", same),
     ("aten::contiguous", same),
     ("aten::dropout", same),
+    ("aten::feature_dropout", same),
+    ("aten::alpha_dropout", same),
+    ("aten::feature_alpha_dropout", same),
+    ("aten::view.dtype", same_bits),
+    ("aten::expand", expanded),
+    ("aten::expand_as", expanded),
+    ("aten::broadcast_to", expanded),
+    ("aten::movedim.intlist", movedim),
+    ("aten::movedim.int", movedim),
+    ("aten::numpy_T", reversed),
+    ("aten::mT", adjoint),
+    ("aten::mH", adjoint),
+    ("aten::adjoint", adjoint),
+    ("aten::H", reversed),
+    ("aten::view_copy", reshaped),
+    ("aten::squeeze_copy", reshaped),
+    ("aten::squeeze_copy.dim", reshaped),
+    ("aten::squeeze_copy.dims", reshaped),
+    ("aten::unsqueeze_copy", reshaped),
+    ("aten::expand_copy", expanded),
+    ("aten::alias_copy", same),
+    ("aten::detach_copy", same),
+    ("aten::transpose_copy.int", transpose),
+    ("aten::t_copy", reversed),
     ("aten::transpose.int", transpose),
-    ("aten::t", |site| {
-        let rank = site.ty(site.tensor("self")?).rank();
-        let value = site.tensor("self")?;
-        Ok(vec![site.permute(value, &(0..rank).rev().collect::<Vec<_>>())])
-    }),
+    ("aten::t", reversed),
 ];
 
 /// A view: the result's type says all.
-fn reshaped(site: &mut Site<'_, '_>) -> Result<Vec<ValueId>, Error> {
+fn reshaped(site: &mut Site<'_, '_>) -> Answer {
     let (value, sizes) = (site.tensor("self")?, site.result(0).sizes);
     Ok(vec![site.view(value, sizes)])
 }
 
 /// The value itself.
-fn same(site: &mut Site<'_, '_>) -> Result<Vec<ValueId>, Error> {
-    let value = site.optional_tensor("self").map_or_else(|| site.tensor("input"), Ok)?;
-    Ok(vec![value])
+fn same(site: &mut Site<'_, '_>) -> Answer {
+    Ok(vec![subject(site)?])
 }
 
-fn transpose(site: &mut Site<'_, '_>) -> Result<Vec<ValueId>, Error> {
+fn transpose(site: &mut Site<'_, '_>) -> Answer {
     let value = site.tensor("self")?;
     let rank = site.ty(value).rank();
     let mut order: Vec<usize> = (0..rank).collect();
@@ -53,4 +71,56 @@ fn transpose(site: &mut Site<'_, '_>) -> Result<Vec<ValueId>, Error> {
         order.swap(a, b);
     }
     Ok(vec![site.permute(value, &order)])
+}
+
+/// All dimensions in the opposite order.
+fn reversed(site: &mut Site<'_, '_>) -> Answer {
+    let value = site.tensor("self")?;
+    let order: Vec<usize> = (0..site.ty(value).rank()).rev().collect();
+    Ok(vec![site.permute(value, &order)])
+}
+
+/// The last two dimensions exchanged.
+fn adjoint(site: &mut Site<'_, '_>) -> Answer {
+    let value = site.tensor("self")?;
+    let rank = site.ty(value).rank();
+    Ok(vec![if rank < 2 { value } else { site.transposed(value, rank - 2, rank - 1) }])
+}
+
+/// Repeated to the result's sizes; `-1` in the arguments is what the tensor has.
+fn expanded(site: &mut Site<'_, '_>) -> Answer {
+    let (value, ty) = (site.tensor("self")?, site.result(0));
+    Ok(vec![site.expand(value, &ty.sizes)])
+}
+
+/// Some dimensions to other places, the rest in between as they were.
+fn movedim(site: &mut Site<'_, '_>) -> Answer {
+    let value = site.tensor("self")?;
+    let rank = site.ty(value).rank();
+    let dims = |name: &str| -> Result<Vec<usize>, Error> {
+        let all = site.ints(name, &[])?.into_iter().map(|dim| place(dim, rank));
+        all.collect::<Option<_>>().ok_or_else(|| Error::unsupported("moving dimensions that a tensor does not have"))
+    };
+    let (from, to) = (dims("source")?, dims("destination")?);
+    if rank == 0 {
+        return Ok(vec![value]);
+    }
+    let mut rest = (0..rank).filter(|dim| !from.contains(dim));
+    let order: Vec<usize> = (0..rank)
+        .map(|dim| match to.iter().position(|own| *own == dim) {
+            Some(index) => from[index],
+            None => rest.next().unwrap_or(0),
+        })
+        .collect();
+    Ok(vec![site.permute(value, &order)])
+}
+
+/// Bits as another type are the same value only if the type is the same.
+fn same_bits(site: &mut Site<'_, '_>) -> Answer {
+    let value = site.tensor("self")?;
+    let (from, to) = (site.ty(value).dtype, site.result(0).dtype);
+    if from != to {
+        return Err(Error::unsupported(format!("the bits of {} as {}", from.name(), to.name())));
+    }
+    reshaped(site)
 }

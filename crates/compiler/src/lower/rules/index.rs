@@ -1,0 +1,318 @@
+//! Elements by their places.
+
+use super::{Answer, Table, subject};
+use crate::Error;
+use crate::ir::{Arg, TensorType, ValueId};
+use crate::lower::{Site, place};
+use crate::size::Size;
+use sconce_format::ScalarType;
+
+pub(super) const RULES: Table = &[
+    ("aten::narrow", narrow),
+    ("aten::index_add", |site| put_along(site, true)),
+    ("aten::index_copy", |site| put_along(site, false)),
+    ("aten::index_fill.int_Scalar", fill_along),
+    ("aten::index_fill.int_Tensor", fill_along),
+    ("aten::take", take),
+    ("aten::take_along_dim", take_along_dim),
+    ("aten::argwhere", |site| Ok(site.renamed("aten::nonzero"))),
+    ("aten::nonzero_numpy", nonzero_columns),
+    ("aten::where", nonzero_columns),
+    ("aten::one_hot", one_hot),
+    ("aten::embedding_bag", embedding_bag),
+    ("aten::embedding_bag.padding_idx", embedding_bag),
+    ("aten::isin.Tensor_Tensor", isin),
+    ("aten::isin.Tensor_Scalar", isin),
+    ("aten::triu", triu),
+    ("aten::diag", diag),
+    ("aten::diagflat", diag),
+    ("aten::diag_embed", |site| {
+        let x = subject(site)?;
+        diag_embed(site, x)
+    }),
+    ("aten::im2col", im2col),
+    ("aten::col2im", col2im),
+];
+
+fn narrow(site: &mut Site<'_, '_>) -> Answer {
+    let (x, ty) = (subject(site)?, site.result(0));
+    let dim = site.dim("dim", 0, ty.rank())?;
+    let start = site.size("start").ok_or_else(|| Error::unsupported("narrow from a place that is no number"))?;
+    let size = site.ty(x).sizes[dim].clone();
+    let start = if start.number().is_some_and(|number| number < 0) { size.plus(&start) } else { start };
+    let end = start.plus(&ty.sizes[dim]);
+    Ok(vec![site.slice(x, dim, start, end)])
+}
+
+/// Indices of one dimension, for an operator that takes some for each.
+fn along(dim: usize, index: ValueId) -> Arg {
+    Arg::Values((0..=dim).map(|place| (place == dim).then_some(index)).collect())
+}
+
+/// A tensor and its indices; what has no dimensions gets one.
+fn with_dimension(site: &mut Site<'_, '_>, name: &str) -> Result<ValueId, Error> {
+    let value = site.tensor(name)?;
+    Ok(if site.ty(value).rank() == 0 { site.view(value, vec![1.into()]) } else { value })
+}
+
+/// Slices of `source` put into, or added to, those of `self`.
+fn put_along(site: &mut Site<'_, '_>, accumulate: bool) -> Answer {
+    let ty = site.result(0);
+    let [x, index, source] = ["self", "index", "source"].map(|name| with_dimension(site, name));
+    let (x, index, mut source) = (x?, index?, source?);
+    let dim = site.dim("dim", 0, ty.rank())?;
+    let alpha = site.scalar("alpha", 1);
+    if !matches!(&alpha, Arg::Int(one) if one.number() == Some(1)) {
+        source = site.scalar_call("aten::mul.Scalar", source, alpha);
+    }
+    let index = site.cast(index, ScalarType::Long);
+    let wide = site.plain_type(x);
+    let args = [
+        ("self", x.into()),
+        ("indices", along(dim, index)),
+        ("values", source.into()),
+        ("accumulate", accumulate.into()),
+    ];
+    let put = site.call("aten::index_put", args, wide);
+    Ok(vec![site.view(put, ty.sizes)])
+}
+
+fn fill_along(site: &mut Site<'_, '_>) -> Answer {
+    let ty = site.result(0);
+    let (x, index) = (with_dimension(site, "self")?, with_dimension(site, "index")?);
+    let dim = site.dim("dim", 0, ty.rank())?;
+    let value = match site.optional_tensor("value") {
+        Some(value) => site.cast(value, ty.dtype),
+        None => site.number(site.scalar("value", 0), ty.dtype),
+    };
+    let wide = site.plain_type(x);
+    let args = [("self", x.into()), ("indices", along(dim, index)), ("values", value.into())];
+    let put = site.call("aten::index_put", args, wide);
+    Ok(vec![site.view(put, ty.sizes)])
+}
+
+/// Elements of the flattened tensor.
+fn take(site: &mut Site<'_, '_>) -> Answer {
+    let (x, index, ty) = (subject(site)?, site.tensor("index")?, site.result(0));
+    let (count, places) = (site.ty(x).count(), site.ty(index).count());
+    let flat = site.view(x, vec![count]);
+    let index = site.view(index, vec![places.clone()]);
+    let taken =
+        site.call("aten::index.Tensor", [("self", flat.into()), ("indices", along(0, index))], ty.with_sizes([places]));
+    Ok(vec![site.view(taken, ty.sizes)])
+}
+
+fn take_along_dim(site: &mut Site<'_, '_>) -> Answer {
+    let (mut x, mut index, ty) = (subject(site)?, site.tensor("indices")?, site.result(0));
+    let mut dim = 0;
+    if *site.arg("dim") == Arg::None {
+        let sizes = [x, index].map(|value| vec![site.ty(value).count()]);
+        let [flat, places] = sizes;
+        (x, index) = (site.view(x, flat), site.view(index, places));
+    } else {
+        dim = site.dim("dim", 0, ty.rank())?;
+        let other = |own: &Size, place: usize| if place == dim { own.clone() } else { ty.sizes[place].clone() };
+        let wide =
+            |sizes: Vec<Size>| sizes.iter().enumerate().map(|(place, own)| other(own, place)).collect::<Vec<_>>();
+        let (a, b) = (wide(site.ty(x).sizes), wide(site.ty(index).sizes));
+        (x, index) = (site.expand(x, &a), site.expand(index, &b));
+    }
+    let args = [("self", x.into()), ("dim", (dim as i64).into()), ("index", index.into())];
+    Ok(vec![site.call("aten::gather", args, ty)])
+}
+
+/// The places of what is not zero, a tensor for each dimension.
+fn nonzero_columns(site: &mut Site<'_, '_>) -> Answer {
+    let x = site.optional_tensor("condition").map_or_else(|| subject(site), Ok)?;
+    let ty = site.result(0);
+    let count = site.call.outputs.len();
+    let all = ty.with_sizes([ty.sizes[0].clone(), (count as i64).into()]);
+    let places = site.call("aten::nonzero", [("self", x.into())], all);
+    Ok((0..count).map(|column| site.select(places, 1, (column as i64).into())).collect())
+}
+
+fn one_hot(site: &mut Site<'_, '_>) -> Answer {
+    let (x, ty) = (subject(site)?, site.result(0));
+    let classes = site.count_up(ty.sizes[ty.rank() - 1].clone());
+    let x = site.unsqueeze(x, ty.rank() - 1);
+    let hot = site.compare("aten::eq.Tensor", x, classes);
+    Ok(vec![site.cast(hot, ty.dtype)])
+}
+
+fn embedding_bag(site: &mut Site<'_, '_>) -> Answer {
+    let types: Vec<TensorType> = (0..site.call.outputs.len()).map(|index| site.result(index)).collect();
+    let args = [
+        ("weight", site.arg("weight").clone()),
+        ("indices", site.arg("indices").clone()),
+        ("offsets", site.arg("offsets").clone()),
+        ("scale_grad_by_freq", site.bool("scale_grad_by_freq", false).into()),
+        ("mode", site.int("mode", 0)?.into()),
+        ("sparse", site.bool("sparse", false).into()),
+        ("per_sample_weights", site.arg("per_sample_weights").clone()),
+        ("include_last_offset", site.bool("include_last_offset", false).into()),
+        ("padding_idx", site.int("padding_idx", -1)?.into()),
+    ];
+    Ok(site.call_many("aten::_embedding_bag_forward_only", args, types))
+}
+
+/// Whether each element is equal to one of others.
+fn isin(site: &mut Site<'_, '_>) -> Answer {
+    let (x, ty) = (site.tensor("elements")?, site.result(0));
+    let found = match site.optional_tensor("test_elements") {
+        None => site.compare("aten::eq.Scalar", x, site.arg("test_element").clone()),
+        Some(others) => {
+            let count = site.ty(others).count();
+            let others = site.view(others, vec![count]);
+            let x = site.unsqueeze(x, ty.rank());
+            let equal = site.compare("aten::eq.Tensor", x, others);
+            site.reduce("aten::any.dims", equal, &[ty.rank()], false, ScalarType::Bool)
+        }
+    };
+    Ok(vec![if site.bool("invert", false) { site.unary("aten::logical_not", found) } else { found }])
+}
+
+/// The lower triangle, seen from the other side.
+fn triu(site: &mut Site<'_, '_>) -> Answer {
+    let (x, ty) = (subject(site)?, site.result(0));
+    let (rows, columns) = (ty.rank() - 2, ty.rank() - 1);
+    let diagonal = site.size("diagonal").unwrap_or_default();
+    let turned = site.transposed(x, rows, columns);
+    let own = site.plain_type(turned);
+    let below = Size::default().minus(&diagonal);
+    let lower = site.call("aten::tril", [("self", turned.into()), ("diagonal", below.into())], own);
+    Ok(vec![site.transposed(lower, rows, columns)])
+}
+
+/// The diagonal of a matrix, or a matrix with a diagonal.
+fn diag(site: &mut Site<'_, '_>) -> Answer {
+    let (x, ty) = (subject(site)?, site.result(0));
+    let own = site.ty(x);
+    if own.rank() == 2 && ty.rank() == 1 {
+        let args = [("self", x.into()), ("offset", site.int("diagonal", 0)?.into())];
+        return Ok(vec![site.call("aten::diagonal", args, ty)]);
+    }
+    let flat = site.view(x, vec![own.count()]);
+    diag_embed(site, flat)
+}
+
+/// Rows of elements as diagonals. Each is padded to the matrix's width, repeated along the other dimension, and kept
+/// where the diagonal is.
+fn diag_embed(site: &mut Site<'_, '_>, x: ValueId) -> Answer {
+    let ty = site.result(0);
+    let offset = if *site.arg("offset") == Arg::None { site.int("diagonal", 0)? } else { site.int("offset", 0)? };
+    let (own, batch) = (site.ty(x), site.ty(x).rank() - 1);
+    let size = own.sizes[batch].plus(&offset.abs().into());
+    let mut wide = own.sizes.clone();
+    wide[batch] = size.clone();
+    let pad: Arg = vec![0, offset.abs()].into();
+    let padded = site.call("aten::constant_pad_nd", [("self", x.into()), ("pad", pad)], own.with_sizes(wide));
+    // Above the middle the row tells which element it is, below it the column.
+    let padded = site.unsqueeze(padded, if offset >= 0 { batch + 1 } else { batch });
+    let (rows, columns) = (site.count_up(size.clone()), site.count_up(size.clone()));
+    let rows = site.unsqueeze(rows, 1);
+    let grid = TensorType::new(ScalarType::Long, [size.clone(), size.clone()]);
+    let distance = site.binary("aten::sub.Tensor", columns, rows, &grid);
+    let there = site.compare("aten::eq.Scalar", distance, offset);
+    let zero = site.number(0, own.dtype);
+    let sizes = [&own.sizes[..batch], &[size.clone(), size]].concat();
+    let matrix = site.choose(there, padded, zero, &own.with_sizes(sizes));
+    let rank = ty.rank();
+    let (a, b) = (place(site.int("dim1", -2)?, rank), place(site.int("dim2", -1)?, rank));
+    let (a, b) = (a.unwrap_or(rank - 2), b.unwrap_or(rank - 1));
+    let mut rest = 0..rank - 2;
+    let order: Vec<usize> = (0..rank)
+        .map(|dim| {
+            if dim == a {
+                rank - 2
+            } else if dim == b {
+                rank - 1
+            } else {
+                rest.next().unwrap_or(0)
+            }
+        })
+        .collect();
+    Ok(vec![site.permute(matrix, &order)])
+}
+
+/// What the windows of one dimension are: how many elements each has, how they lie, and how many there are.
+struct Windows {
+    size: i64,
+    dilation: i64,
+    padding: i64,
+    stride: i64,
+    count: i64,
+}
+
+impl Windows {
+    /// Windows along the last two dimensions of images of these sizes.
+    fn of(site: &Site<'_, '_>, image: [i64; 2]) -> Result<[Self; 2], Error> {
+        let (size, dilation) = (site.each("kernel_size", 1, 2)?, site.each("dilation", 1, 2)?);
+        let (padding, stride) = (site.each("padding", 0, 2)?, site.each("stride", 1, 2)?);
+        Ok([0, 1].map(|dim| {
+            let span = dilation[dim] * (size[dim] - 1) + 1;
+            let count = (image[dim] + 2 * padding[dim] - span) / stride[dim].max(1) + 1;
+            Self { size: size[dim], dilation: dilation[dim], padding: padding[dim], stride: stride[dim], count }
+        }))
+    }
+
+    /// For each element of a window and each window, the place in the padded dimension.
+    fn places(&self, site: &mut Site<'_, '_>, trailing: usize) -> ValueId {
+        let all = (0..self.size).flat_map(|element| (0..self.count).map(move |window| (element, window)));
+        let bytes = all.flat_map(|(element, window)| (element * self.dilation + window * self.stride).to_le_bytes());
+        let sizes: Vec<i64> = [self.size, self.count].into_iter().chain(std::iter::repeat_n(1, trailing)).collect();
+        let bytes = bytes.collect();
+        site.constant(TensorType::fixed(ScalarType::Long, &sizes), bytes)
+    }
+}
+
+/// All windows of images as columns.
+fn im2col(site: &mut Site<'_, '_>) -> Answer {
+    let (x, ty) = (subject(site)?, site.result(0));
+    let own = site.ty(x);
+    let sizes = own.numbers().ok_or_else(|| Error::unsupported("im2col with sizes unknown before"))?;
+    let rank = sizes.len();
+    let windows = Windows::of(site, [sizes[rank - 2], sizes[rank - 1]])?;
+    let pads = [windows[1].padding, windows[1].padding, windows[0].padding, windows[0].padding];
+    let mut padded = sizes.clone();
+    padded[rank - 2] += 2 * windows[0].padding;
+    padded[rank - 1] += 2 * windows[1].padding;
+    let args = [("self", x.into()), ("pad", pads.to_vec().into())];
+    let image = site.call("aten::constant_pad_nd", args, TensorType::fixed(own.dtype, &padded));
+    let (rows, columns) = (windows[0].places(site, 2), windows[1].places(site, 0));
+    let indices = std::iter::repeat_n(None, rank - 2).chain([Some(rows), Some(columns)]).collect();
+    let inner = [windows[0].size, windows[0].count, windows[1].size, windows[1].count];
+    let found = TensorType::fixed(own.dtype, &[&sizes[..rank - 2], &inner].concat());
+    let all = site.call("aten::index.Tensor", [("self", image.into()), ("indices", Arg::Values(indices))], found);
+    let order: Vec<usize> = (0..rank - 2).chain([0, 2, 1, 3].map(|dim| rank - 2 + dim)).collect();
+    let ordered = site.permute(all, &order);
+    Ok(vec![site.view(ordered, ty.sizes)])
+}
+
+/// Images from their windows as columns; where windows overlap, their elements are summed.
+fn col2im(site: &mut Site<'_, '_>) -> Answer {
+    let (x, ty) = (subject(site)?, site.result(0));
+    let sizes = ty.numbers().ok_or_else(|| Error::unsupported("col2im with sizes unknown before"))?;
+    let rank = sizes.len();
+    let windows = Windows::of(site, [sizes[rank - 2], sizes[rank - 1]])?;
+    let inner = [windows[0].size, windows[1].size, windows[0].count, windows[1].count];
+    let split: Vec<Size> = [&sizes[..rank - 2], &inner].concat().into_iter().map(Size::from).collect();
+    let split = site.view(x, split);
+    let order: Vec<usize> = (0..rank - 2).chain([0, 2, 1, 3].map(|dim| rank - 2 + dim)).collect();
+    let values = site.permute(split, &order);
+    let mut padded = sizes.clone();
+    padded[rank - 2] += 2 * windows[0].padding;
+    padded[rank - 1] += 2 * windows[1].padding;
+    let image = site.full(&TensorType::fixed(ty.dtype, &padded), 0);
+    let (rows, columns) = (windows[0].places(site, 2), windows[1].places(site, 0));
+    let indices = std::iter::repeat_n(None, rank - 2).chain([Some(rows), Some(columns)]).collect();
+    let args = [
+        ("self", image.into()),
+        ("indices", Arg::Values(indices)),
+        ("values", values.into()),
+        ("accumulate", true.into()),
+    ];
+    let image = site.call("aten::index_put", args, TensorType::fixed(ty.dtype, &padded));
+    let end = |dim: usize| Size::from(windows[dim].padding + sizes[rank - 2 + dim]);
+    let image = site.slice(image, rank - 2, windows[0].padding.into(), end(0));
+    Ok(vec![site.slice(image, rank - 1, windows[1].padding.into(), end(1))])
+}
