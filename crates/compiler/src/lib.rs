@@ -9,6 +9,7 @@
 //! | [`mod@import`] | names, mutation and views become values that are made once |
 //! | [`ir`] | the form in between: calls of operators by name; [`size`]: sizes that are not known yet |
 //! | [`lower`] | operators that no runtime has, in terms of those that one has |
+//! | [`partition`] | what backends run; [`xnnpack`]: what XNNPACK runs |
 //! | [`signature`] | the operators that runtimes have |
 //! | [`memory`] | where tensors lie |
 //! | [`mod@emit`] | the instructions and the table of values |
@@ -20,9 +21,11 @@ mod import;
 pub mod ir;
 pub mod lower;
 pub mod memory;
+pub mod partition;
 pub mod signature;
 pub mod size;
 mod sympy;
+pub mod xnnpack;
 
 pub use error::Error;
 pub use import::import;
@@ -35,19 +38,33 @@ pub struct Options {
     pub emit: emit::Options,
     /// Decides where tensors lie.
     pub planner: Box<dyn memory::Planner>,
+    /// Decide what backends run; the first one chooses first. None: operators of the runtime run all.
+    pub partitioners: Vec<Box<dyn partition::Partitioner>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { emit: emit::Options::default(), planner: Box::new(memory::Smallest) }
+        Self { emit: emit::Options::default(), planner: Box::new(memory::Smallest), partitioners: Vec::new() }
     }
 }
 
+/// A compiled program.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// The bytes of the `.pte` file.
+    pub program: Vec<u8>,
+    /// Who runs what.
+    pub report: partition::Report,
+}
+
 /// Compiles a `.pt2` archive to a `.pte` program.
-pub fn compile(archive: &Archive<'_>, options: &Options) -> Result<Vec<u8>, Error> {
+pub fn compile(archive: &Archive<'_>, options: &Options) -> Result<Compiled, Error> {
     let mut program = import(archive)?;
+    let mut report = partition::partition(&mut program, &options.partitioners)?;
     for function in &mut program.functions {
         lower::lower(function, &mut program.constants)?;
+        function.body.walk(&mut |call| report.left += usize::from(call.operator().is_some()));
     }
-    Ok(emit::emit(&program, &*options.planner, options.emit)?.write())
+    let program = emit::emit(&program, &*options.planner, options.emit)?.write();
+    Ok(Compiled { program, report })
 }
