@@ -14,6 +14,8 @@
 //! Weights pass through calls on their way, such as a dequantisation or a permutation. A partitioner lets those follow
 //! ([`Choice::Follow`]): each part that reads their result gets a copy of them, and they stay in the program only if
 //! something outside reads it too.
+//!
+//! `docs/partitioners.md` shows how to write one.
 
 mod report;
 mod stages;
@@ -69,8 +71,15 @@ pub struct Part<'p> {
     pub outputs: Vec<ValueId>,
 }
 
+/// Tidies a method before a partitioner sees it.
+pub type Prepare<'p> = &'p dyn Fn(&mut Function, &mut Constants<'_>) -> Result<(), Error>;
+
 /// Gives parts of all methods to the partitioners' backends, in order. What is left still has to be lowered.
-pub fn partition(program: &mut Program<'_>, partitioners: &[Box<dyn Partitioner>]) -> Result<Report, Error> {
+pub fn partition(
+    program: &mut Program<'_>,
+    partitioners: &[Box<dyn Partitioner>],
+    prepare: Prepare<'_>,
+) -> Result<Report, Error> {
     let mut report = Report::default();
     for (place, partitioner) in partitioners.iter().enumerate() {
         let kept = |name: &str| partitioners[place..].iter().any(|partitioner| partitioner.keeps(name));
@@ -78,6 +87,7 @@ pub fn partition(program: &mut Program<'_>, partitioners: &[Box<dyn Partitioner>
             let Program { functions, constants, .. } = &mut *program;
             let rule = |name: &str| if kept(name) { None } else { lower::rule(name) };
             lower::rewrite(&mut functions[index], constants, &rule)?;
+            prepare(&mut functions[index], constants)?;
             delegate(program, index, &**partitioner, &mut report)?;
         }
     }
@@ -276,6 +286,11 @@ fn all_reads(function: &Function, call: &Call) -> Vec<ValueId> {
     values.retain(|value| !call.outputs.contains(value));
     values
 }
+
+/// The example in the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/partitioners.md")]
+struct Documentation;
 
 #[cfg(test)]
 mod tests;
