@@ -94,6 +94,11 @@ impl Tensor {
         self.data.as_ref()
     }
 
+    /// The elements' bytes to be changed, in memory order.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.data.as_mut()
+    }
+
     /// The elements, in memory order.
     pub fn as_slice<T: Element>(&self) -> Result<&[T], Error> {
         self.typed::<T>().and_then(|()| view(self.data.as_ref()).ok_or(Error::OutOfMemory { bytes: 0 }))

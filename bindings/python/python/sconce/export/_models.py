@@ -1,0 +1,109 @@
+"""The models that the command exports."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from . import _images
+
+#: The models of ``--all``.
+ALL_YOLO = ("yolo11n", "yolov8n", "yolov5n")
+
+
+class Missing(Exception):
+    """What a model needs and is not here, in a sentence."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model to export."""
+
+    #: The name its files start with.
+    name: str
+    #: Makes the module, ready to be exported.
+    build: Callable[[], Any]
+    #: An image as its input.
+    prepare: Callable[[numpy.ndarray], numpy.ndarray]
+
+
+def mobilenet(random_weights: bool) -> Model:
+    """torchvision's small MobileNet V3."""
+
+    def build() -> Any:
+        _need("torchvision", "pip install torchvision")
+        from torchvision.models import MobileNet_V3_Small_Weights, mobilenet_v3_small
+
+        if random_weights:
+            return _seeded(lambda: mobilenet_v3_small(weights=None)).eval()
+        try:
+            return mobilenet_v3_small(weights=MobileNet_V3_Small_Weights.DEFAULT).eval()
+        except OSError as error:
+            _warn_random("mobilenet_v3_small", error)
+            return _seeded(lambda: mobilenet_v3_small(weights=None)).eval()
+
+    return Model("mobilenet_v3_small", build, lambda image: _images.for_classes(image, 224))
+
+
+def yolo(name: str, random_weights: bool) -> Model:
+    """A detector or pose model by the name that ultralytics has for it."""
+    name = name.removesuffix(".pt")
+
+    def build() -> Any:
+        _need("ultralytics", "pip install ultralytics")
+        from ultralytics import YOLO
+
+        def untrained() -> Any:
+            return _seeded(lambda: YOLO(f"{name}.yaml"))
+
+        try:
+            wrapped = untrained() if random_weights else YOLO(f"{name}.pt")
+        except (OSError, ConnectionError) as error:
+            _warn_random(name, error)
+            wrapped = untrained()
+        module = wrapped.model.float().eval().fuse()
+        head = module.model[-1]
+        # The decoded boxes alone, with nothing that only Python's post-processing uses.
+        head.export, head.format, head.dynamic = True, "executorch", False
+        return module
+
+    return Model(name, build, lambda image: _images.for_boxes(image, 640)[0])
+
+
+#: Models that the command knows by name and cannot make, and what each needs.
+_REFUSED = {
+    "yolo-face": "face detectors are not among ultralytics' own models: fine-tune one, then export it with sconce.compile",
+    "movenet": "MoveNet is published for TensorFlow alone: convert it to a PyTorch module, then use sconce.compile",
+    "blazeface": "BlazeFace needs a PyTorch module and its weights, which no package carries: use sconce.compile",
+    "gemma": "Gemma needs transformers, weights behind a licence, and a text runner, which this package lacks",
+}
+
+
+def refused(name: str) -> Model:
+    """A model that cannot be made: building it tells why."""
+
+    def build() -> Any:
+        raise Missing(_REFUSED[name])
+
+    return Model(name, build, lambda image: image)
+
+
+def _need(package: str, remedy: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        raise Missing(f"{package} is not installed: {remedy}")
+
+
+def _seeded(make: Callable[[], Any]) -> Any:
+    import torch
+
+    torch.manual_seed(0)
+    return make()
+
+
+def _warn_random(name: str, error: Exception) -> None:
+    warnings.warn(f"the weights of {name} cannot be had ({error}): the program gets random ones", stacklevel=3)
