@@ -10,7 +10,7 @@ python=${PYTHON:-python3}
 build=$(realpath -m "${CARGO_TARGET_DIR:-$repository/target}")
 export CARGO_TARGET_DIR=$build
 work=$build/python
-rm -rf "$work/wheels" "$work/empty" "$work/beside"
+rm -rf "$work/wheels" "$work/empty" "$work/beside" "$work/beside-pytest"
 mkdir -p "$work"
 
 [[ -x $work/tools/bin/maturin ]] || { "$python" -m venv "$work/tools" && "$work/tools/bin/pip" install -q 'maturin>=1.9,<2'; }
@@ -31,7 +31,7 @@ answer=$(cd "$repository" && "$work/empty/bin/python" "$work/readme.py")
 echo "the README's lines say: $answer"
 [[ $answer == 2 ]]
 
-"$work/empty/bin/pip" install -q pytest
+"$work/empty/bin/pip" install -q pytest pillow ml_dtypes
 "$work/empty/bin/python" -m pytest -q -rs -p no:cacheprovider tests
 
 if [[ -n ${SCONCE_TORCH_PYTHON:-} ]]; then

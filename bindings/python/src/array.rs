@@ -1,11 +1,11 @@
 //! The memory of arrays: that of NumPy as tensors, and that of tensors as NumPy arrays, without a copy.
 //!
-//! Both ways go through `__array_interface__`, a dictionary with an address, sizes and strides. It needs no NumPy at build
-//! time, works in all versions of NumPy, and for arrays that are read-only. Its type strings are NumPy's, and one more that
-//! NumPy lacks: `bfloat16`.
+//! Both ways go through `__array_interface__`, a dictionary with an address, sizes and strides. It needs no NumPy at
+//! build time, works in all versions of NumPy, and for arrays that are read-only. Its type strings are NumPy's, and one
+//! more that NumPy lacks: `bfloat16`.
 //!
-//! What is read stays where it is: an [`Array`] keeps the object that owns the memory. As everywhere in Python, nobody may
-//! write into an array while a run that was given it is under way.
+//! What is read stays where it is: an [`Array`] keeps the object that owns the memory. As everywhere in Python, nobody
+//! may write into an array while a run that was given it is under way.
 #![allow(unsafe_code)] // Other people's memory as a slice, in one place.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -99,9 +99,10 @@ impl Array {
             &[]
         } else {
             let start = std::ptr::with_exposed_provenance::<u8>(self.address);
-            // SAFETY: `in_place` took address and sizes from the interface of `_owner`, whose protocol says that memory is
-            // there as long as the object is, and found that the elements fill exactly these bytes, which fit `isize`.
-            // `self` keeps the object. Nobody may write to an array that a run was given; the package's pages say so.
+            // SAFETY: `in_place` took address and sizes from the interface of `_owner`, whose protocol says that memory
+            // is there as long as the object is, and found that the elements fill exactly these bytes, which fit
+            // `isize`. `self` keeps the object. Nobody may write to an array that a run was given; the package's pages
+            // say so.
             unsafe { std::slice::from_raw_parts(start, self.bytes) }
         };
         View { dtype, shape: self.shape, data }

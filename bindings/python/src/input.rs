@@ -18,8 +18,8 @@ pub(crate) enum Given {
 }
 
 impl Given {
-    /// What an object is, as input `index` of a method. A number that the method takes as a floating-point one may be an
-    /// integer in Python.
+    /// What an object is, as input `index` of a method. A number that the method takes as a floating-point one may be
+    /// an integer in Python.
     pub(crate) fn read(method: Method<'_>, index: usize, object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let wanted = method.input(index);
         if object.is_none() {
@@ -45,7 +45,7 @@ impl Given {
         if !object.hasattr("__array_interface__")? {
             let (kind, method) = (object.get_type().name()?, method.name());
             return Err(PyTypeError::new_err(format!(
-                "input {index} of `{method}` is of type {kind}, which is neither an array, a tensor, a number, a string nor None"
+                "input {index} of `{method}` is of type {kind}: neither an array, a tensor, a number, a string nor None"
             )));
         }
         let (dtype, shape) = match wanted {

@@ -1,8 +1,8 @@
 //! The extension module behind the Python package `sconce`.
 //!
-//! Rust does here only what Python cannot: it loads programs, reads the memory of arrays where they lie, runs without the
-//! interpreter's lock, and compiles. Whatever is convenience (nested inputs, torch, bfloat16 as NumPy has it, the official
-//! package's names) is Python, in `python/sconce`. Inputs and outputs pass this border as flat lists.
+//! Rust does here only what Python cannot: it loads programs, reads the memory of arrays where they lie, runs without
+//! the interpreter's lock, and compiles. Whatever is convenience (nested inputs, torch, bfloat16 as NumPy has it, the
+//! official package's names) is Python, in `python/sconce`. Inputs and outputs pass this border as flat lists.
 //!
 //! | module | what it knows |
 //! |---|---|

@@ -18,8 +18,10 @@ pub(crate) struct Module {
 #[pymethods]
 impl Module {
     #[new]
-    #[pyo3(signature = (source, *, threads=None, data=Vec::new(), exact=false, copy=false, lazy=false, plan=true, packed=true,
-                        memory_limit=None, instruction_limit=None, instructions=None))]
+    #[pyo3(signature = (
+        source, *, threads=None, data=Vec::new(), exact=false, copy=false, lazy=false, plan=true, packed=true,
+        memory_limit=None, instruction_limit=None, instructions=None
+    ))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,

@@ -107,5 +107,7 @@ def test_a_model_takes_and_gives_containers():
     for have, want in zip([given["sum"], given["parts"][0], *given["parts"][1]], [total, first, second]):
         assert numpy.allclose(have, want, rtol=1e-4, atol=1e-5)
     assert numpy.allclose(model(a, b, c, d)["sum"], total, rtol=1e-4, atol=1e-5)
-    with pytest.raises(sconce.Error, match=r"the arguments of `forward`\[0\] must be a list of 2, not a value of type ndarray"):
+    with pytest.raises(
+        sconce.Error, match=r"the arguments of `forward`\[0\] must be a list of 2, not a value of type ndarray"
+    ):
         model(a, {"a": c, "b": d})

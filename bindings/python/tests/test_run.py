@@ -114,7 +114,7 @@ def test_channels_last_memory_is_taken_as_it_is():
 
 
 def test_results_own_their_memory():
-    inputs, outputs = golden("mlp")
+    inputs, _ = golden("mlp")
     model = sconce.load(GOLDEN / "mlp.pte")
     first = model(*inputs)
     assert first.base is not None and first.flags.writeable

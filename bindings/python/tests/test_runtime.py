@@ -37,7 +37,8 @@ for data in [path, str(path), path.read_bytes(), bytearray(path.read_bytes()), i
     with numpy.load(golden / "mlp.npz") as arrays:
         image = torch.from_numpy(arrays["in0"])
     outputs = method.execute([image])
-    print(type(outputs).__name__, type(outputs[0]).__name__, outputs[0].dtype, numpy.round(outputs[0].numpy(), 4).tolist())
+    print(type(outputs).__name__, type(outputs[0]).__name__, outputs[0].dtype)
+    print(numpy.round(outputs[0].numpy(), 4).tolist())
 
 for meta in [method.metadata, program.metadata("forward")]:
     print(meta.name(), meta.num_inputs(), meta.num_outputs())

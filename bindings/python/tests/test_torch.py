@@ -48,7 +48,10 @@ def test_bfloat16_is_that_of_torch():
     inputs, outputs = golden("dtype_bfloat16")
     session = sconce.load(GOLDEN / "dtype_bfloat16.pte").session()
     wide = [info.dtype == "bfloat16" for info in session.meta.inputs]
-    tensors = [torch.from_numpy(one).view(torch.bfloat16) if is_wide else torch.from_numpy(one) for one, is_wide in zip(inputs, wide)]
+    tensors = [
+        torch.from_numpy(one).view(torch.bfloat16) if is_wide else torch.from_numpy(one)
+        for one, is_wide in zip(inputs, wide)
+    ]
     given = session.run_flat(tensors)
     for have, want, info in zip(given, outputs, session.meta.outputs):
         assert str(have.dtype) == f"torch.{info.dtype}"

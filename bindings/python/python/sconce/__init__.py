@@ -3,8 +3,8 @@
 >>> model = sconce.load("model.pte")
 >>> scores = model(image)
 
-Running needs NumPy alone. Compiling (:func:`compile`, or :func:`to_edge_transform_and_lower` with the names of the official
-package) needs torch, which is imported when it is called.
+Running needs NumPy alone. Compiling (:func:`compile`, or :func:`to_edge_transform_and_lower` with the names of the
+official package) needs torch, which is imported when it is called.
 """
 
 from __future__ import annotations

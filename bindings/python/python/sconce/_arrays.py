@@ -1,7 +1,7 @@
 """Arrays and tensors on their way into a run and out of it, without copies.
 
-The extension reads and gives memory by ``__array_interface__``. What is not NumPy's is brought there and back: tensors of
-torch share their memory with an array, and bfloat16, which NumPy lacks, is an array of its bits that says so.
+The extension reads and gives memory by ``__array_interface__``. What is not NumPy's is brought there and back: tensors
+of torch share their memory with an array, and bfloat16, which NumPy lacks, is an array of its bits that says so.
 torch is never imported here; it is used when the caller has it.
 """
 
@@ -58,7 +58,7 @@ def lend(value: Any) -> Any:
 
 
 def _native(array: numpy.ndarray) -> Any:
-    if array.dtype.name == "bfloat16":
+    if array.dtype.kind == "V" and array.dtype.name == "bfloat16":
         return _BFloat16(array.view(numpy.uint16))
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 

@@ -1,7 +1,7 @@
 """From PyTorch to a program.
 
-Whatever is given becomes a ``.pt2`` archive in memory, which the compiler reads. torch is imported when it is needed: for
-an archive that lies on disk it is not.
+Whatever is given becomes a ``.pt2`` archive in memory, which the compiler reads. torch is imported when it is needed:
+for an archive that lies on disk it is not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 from . import _sconce
-from ._error import INVALID_ARGUMENT, Error
+from ._error import INVALID_ARGUMENT, OPERATOR_MISSING, Error
 
 if TYPE_CHECKING:
     import torch
@@ -35,8 +35,8 @@ def compile(
     """Compiles a PyTorch module to the bytes of a program.
 
     Args:
-        module: A module, which is exported with ``torch.export.export``; an exported program; a mapping from method names
-            to those; or an archive as ``torch.export.save`` writes it, by path or as bytes.
+        module: A module, which is exported with ``torch.export.export``; an exported program; a mapping from method
+            names to those; or an archive as ``torch.export.save`` writes it, by path or as bytes.
         example_inputs: What the module is called with for the export; of a mapping, all modules.
         backends: Backends that parts of the program are delegated to; all that the compiler has if not given, none if
             empty.
@@ -48,20 +48,34 @@ def compile(
         Error: The compiler cannot do it; the sentence names the operator and the line of Python it came from.
     """
     asked = _sconce.compiler_backends() if backends is None else list(backends)
-    return _sconce.compile(archive_of(module, example_inputs, dynamic_shapes, strict), asked, quantize)
-
-
-def archive_of(module: Any, example_inputs: Any = None, dynamic_shapes: Any = None, strict: bool = False) -> bytes:
-    """The ``.pt2`` archive of whatever :func:`compile` takes."""
-    if isinstance(module, bytes):
-        return module
     if isinstance(module, (str, os.PathLike)):
-        return Path(module).read_bytes()
-    if not isinstance(module, Mapping):
-        return save({"forward": _export(module, example_inputs, dynamic_shapes, strict)})
-    if not module:
+        return _sconce.compile(Path(module).read_bytes(), asked, quantize)
+    if isinstance(module, bytes):
+        return _sconce.compile(module, asked, quantize)
+    modules = module if isinstance(module, Mapping) else {"forward": module}
+    programs = {name: _export(one, example_inputs, dynamic_shapes, strict) for name, one in modules.items()}
+    return compile_programs(programs, asked, quantize)
+
+
+def compile_programs(programs: Mapping[str, Any], backends: Sequence[str], quantize: str | None = None) -> bytes:
+    """Compiles exported programs by method name.
+
+    Operators that the compiler has no rule for are taken apart by torch, if that helps. Not before: the compiler knows
+    more about whole ones.
+    """
+    if not programs:
         raise Error("there is no method to compile: the mapping is empty", INVALID_ARGUMENT)
-    return save({name: _export(one, example_inputs, dynamic_shapes, strict) for name, one in module.items()})
+    try:
+        return _sconce.compile(_save(programs), list(backends), quantize)
+    except Error as error:
+        if error.code != OPERATOR_MISSING:
+            raise
+        whole = error
+    apart = {name: program.run_decompositions() for name, program in programs.items()}
+    try:
+        return _sconce.compile(_save(apart), list(backends), quantize)
+    except Error:
+        raise whole from None
 
 
 def _export(module: Any, example_inputs: Any, dynamic_shapes: Any, strict: bool) -> Any:
@@ -77,12 +91,12 @@ def _export(module: Any, example_inputs: Any, dynamic_shapes: Any, strict: bool)
     if isinstance(example_inputs, torch.Tensor):
         example_inputs = (example_inputs,)
     if module.training:
-        warnings.warn("the module is in training mode and is compiled as such: call module.eval() before", stacklevel=4)
+        warnings.warn("the module is in training mode and is compiled as such: call module.eval() before", stacklevel=3)
     inputs = tuple(example_inputs)
     return torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes, strict=strict)
 
 
-def save(programs: Mapping[str, Any]) -> bytes:
+def _save(programs: Mapping[str, Any]) -> bytes:
     """The archive of exported programs by method name."""
     import torch
 

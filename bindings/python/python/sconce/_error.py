@@ -17,7 +17,7 @@ class Error(RuntimeError):
         return type(self), (str(self), self.code)
 
 
-#: Codes of errors that this package finds itself.
+#: Codes that this package uses itself.
 NOT_SUPPORTED = 0x10
 INVALID_ARGUMENT = 0x12
-NOT_FOUND = 0x20
+OPERATOR_MISSING = 0x14

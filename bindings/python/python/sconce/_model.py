@@ -13,7 +13,7 @@ import warnings as _warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, BinaryIO, Union
+from typing import Any, BinaryIO, Union, cast
 
 from . import _sconce
 from ._arrays import give, lend, torch_of
@@ -112,9 +112,9 @@ class Session:
         self._session = session
         self.meta = meta
         call = meta.input_nesting
-        self._arguments, self._keywords = call.children if isinstance(call, Node) else (None, None)
-        is_flat = isinstance(self._arguments, Node) and all(child is LEAF for child in self._arguments.children)
-        self._takes_flat = self._arguments is None or (is_flat and self._keywords.leaves == 0)
+        #: Positional arguments and keywords.
+        self._call = cast("tuple[Node, Node]", call.children) if isinstance(call, Node) else None
+        self._takes_flat = self._call is not None and all(child is LEAF for child in self._call[0].children)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the method. Arguments and results nest as those of the exported module.
@@ -129,7 +129,7 @@ class Session:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def run_flat(self, inputs: Iterable[Any], torch: ModuleType | None = None) -> list[Any]:
-        """Runs the method with its inputs in a row, and gives its outputs in a row; tensors of ``torch`` if it is given."""
+        """Runs the method with inputs in a row, and gives its outputs in a row; as tensors if ``torch`` is given."""
         flat = list(inputs)
         torch = torch or torch_of(flat)
         return [give(output, torch) for output in self._session.run([lend(value) for value in flat])]
@@ -140,17 +140,19 @@ class Session:
         return self._session.bytes()
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        if self._takes_flat and not kwargs:
-            return list(args)
-        if self._arguments is None or self._keywords is None:
-            raise TypeError(f"`{self.meta.name}` takes no keywords: the program records no names for its inputs")
-        flat_call = not kwargs and len(args) == len(self.meta.inputs) and len(args) != len(self._arguments.children)
-        if flat_call:
-            return list(args)
         name = self.meta.name
+        if self._call is None:
+            if kwargs:
+                raise TypeError(f"`{name}` takes no keywords: the program records no names for its inputs")
+            return list(args)
+        arguments, keywords = self._call
+        # Inputs in a row are taken as such; the runtime tells if there are too few.
+        in_a_row = self._takes_flat or len(args) == len(self.meta.inputs) != len(arguments.children)
+        if in_a_row and not kwargs:
+            return list(args)
         return [
-            *flatten(self._arguments, args, f"the arguments of `{name}`"),
-            *flatten(self._keywords, kwargs, f"the keywords of `{name}`"),
+            *flatten(arguments, args, f"the arguments of `{name}`"),
+            *flatten(keywords, kwargs, f"the keywords of `{name}`"),
         ]
 
     def __repr__(self) -> str:
@@ -223,8 +225,8 @@ def load(
     """Loads a program.
 
     Args:
-        source: A path, the program's bytes, or a file that is open for reading. A path is mapped, not read: the file must
-            not change while the model lives, or ``copy`` must be true.
+        source: A path, the program's bytes, or a file that is open for reading. A path is mapped, not read: the file
+            must not change while the model lives, or ``copy`` must be true.
         threads: Threads that a run uses, the caller's included; as many as there are physical cores if not given.
         data: Files with data from beside the program (``.ptd``).
         exact: Leaves out methods that round more than plain sums of products, such as Winograd's.
@@ -237,7 +239,8 @@ def load(
         instructions: The instruction set of the kernels, one of :func:`instruction_sets`; the whole process uses one.
 
     Raises:
-        Error: The file is not a program, or asks for operators or backends that this build lacks; all of them are named.
+        Error: The file is not a program, or asks for operators or backends that this build lacks; all of them are
+            named.
     """
     if isinstance(source, (bytearray, memoryview)):
         source = bytes(source)

@@ -1,13 +1,14 @@
 """How the inputs and outputs of a method nest.
 
-A program's inputs and outputs are flat; beside them lies a text that says which tuples, lists and dictionaries they came
-from. Two ways of writing it exist: the JSON of torch's tree specifications, and the compact text of a C++ library::
+A program's inputs and outputs are flat; beside them lies a text that says which tuples, lists and dictionaries they
+came from. Two ways of writing it exist: the JSON of torch's tree specifications, and the compact text of a C++
+library::
 
     [1, {"type": "builtins.tuple", "context": "null", "children_spec": [...]}]
     T2#1#2($,D2#1#1('a':$,'b':$))
 
-Both are read into :class:`Node` and :data:`LEAF`. The text comes from a file and is not trusted: types are looked up among
-those that are loaded, nothing is imported, and what cannot be read counts as absent.
+Both are read into :class:`Node` and :data:`LEAF`. The text comes from a file and is not trusted: types are looked up
+among those that are loaded, nothing is imported, and what cannot be read counts as absent.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ A script changes its imports and nothing else::
     program = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()]).to_executorch()
     program.save("model.pte")
 
-Nothing is compiled before ``to_executorch``. A partitioner stands for the backend it partitions for; what else it is told is
-kept and not used. A program without its backend computes the same on this runtime, so one that the compiler lacks is a
-warning.
+Nothing is compiled before ``to_executorch``. A partitioner stands for the backend it partitions for; what else it is
+told is kept and not used. A program without its backend computes the same on this runtime, so one that the compiler
+lacks is a warning.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Union
 
 from . import _sconce
-from ._compile import save
+from ._compile import compile_programs
 from ._error import INVALID_ARGUMENT, NOT_SUPPORTED, Error
 from ._model import load
 
@@ -153,7 +153,7 @@ class EdgeProgramManager:
     def to_executorch(self, config: ExecutorchBackendConfig | None = None) -> ExecutorchProgramManager:
         """Compiles."""
         constants = {name: _constant_program(value) for name, value in self._constants.items()}
-        buffer = _sconce.compile(save({**self._programs, **constants}), _available(self._backends))
+        buffer = compile_programs({**self._programs, **constants}, _available(self._backends))
         return ExecutorchProgramManager(buffer, self.methods, self.config_methods)
 
 
@@ -182,7 +182,9 @@ def to_edge_transform_and_lower(
     constants = dict(constant_methods or {})
     twice = sorted(set(named) & set(constants))
     if twice:
-        raise Error(f"a program has one method of a name: {', '.join(twice)} is also a constant method", INVALID_ARGUMENT)
+        raise Error(
+            f"a program has one method of a name: {', '.join(twice)} is also a constant method", INVALID_ARGUMENT
+        )
     return EdgeProgramManager(named, constants, _backends_of(partitioner, named))
 
 
@@ -216,7 +218,9 @@ def _backends_of(partitioner: Partitioners, programs: Mapping[str, Any]) -> list
         backend = next((_BACKENDS[name] for name in names if name in _BACKENDS), None)
         if backend is None:
             known = ", ".join(_BACKENDS)
-            raise Error(f"{names[0]} partitions for a backend that only its own package knows; here: {known}", NOT_SUPPORTED)
+            raise Error(
+                f"{names[0]} partitions for a backend that only its own package knows; here: {known}", NOT_SUPPORTED
+            )
         asked.append(backend)
     return list(dict.fromkeys(asked))
 
@@ -226,7 +230,9 @@ def _available(backends: Sequence[str]) -> list[str]:
     there = set(_sconce.compiler_backends())
     for name in backends:
         if name not in there:
-            warnings.warn(f"the compiler does not delegate to {name} yet; the runtime's engine runs these parts", stacklevel=3)
+            warnings.warn(
+                f"the compiler does not delegate to {name} yet; the runtime's engine runs these parts", stacklevel=3
+            )
     return [name for name in backends if name in there]
 
 

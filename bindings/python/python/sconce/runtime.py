@@ -21,7 +21,8 @@ from typing import Any
 from . import _sconce
 from ._error import NOT_SUPPORTED, Error
 from ._model import MethodMeta as _Meta
-from ._model import Model, Session, Source, TensorInfo as _Info, load
+from ._model import Model, Session, Source, load
+from ._model import TensorInfo as _Info
 
 __all__ = [
     "BackendRegistry",
@@ -65,9 +66,8 @@ class TensorInfo:
         return self._info.nbytes
 
     def __repr__(self) -> str:
-        sizes = ", ".join(map(str, self.sizes()))
-        planned = str(self.is_memory_planned()).lower()
-        return f"TensorInfo(sizes=[{sizes}], dtype={self._info.dtype}, is_memory_planned={planned}, nbytes={self.nbytes()})"
+        sizes, planned = list(self.sizes()), self.is_memory_planned()
+        return f"TensorInfo(sizes={sizes}, dtype={self._info.dtype}, planned={planned}, nbytes={self.nbytes()})"
 
 
 class MethodMeta:
@@ -117,8 +117,8 @@ class MethodMeta:
 
         meta = self._meta
         return (
-            f"MethodMeta(name='{meta.name}', num_inputs={self.num_inputs()}, input_tensor_meta=[{tensors(meta.inputs)}], "
-            f"num_outputs={self.num_outputs()}, output_tensor_meta=[{tensors(meta.outputs)}])"
+            f"MethodMeta(name='{meta.name}', num_inputs={self.num_inputs()}, inputs=[{tensors(meta.inputs)}], "
+            f"num_outputs={self.num_outputs()}, outputs=[{tensors(meta.outputs)}])"
         )
 
 

@@ -1,12 +1,13 @@
 """Who lowers for which backend.
 
-This package lowers to programs without a backend, which its runtime plans itself, and to those that its compiler has. The
-others belong to the official package: where it is installed, with what the backend needs, it is asked.
+This package lowers to programs without a backend, which its runtime plans itself, and to those that its compiler has.
+The others belong to the official package: where it is installed, with what the backend needs, it is asked.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,8 @@ class Official:
     remedy: str
     #: Makes its partitioner.
     partitioner: Callable[[], Any]
+    #: A variable of the environment that must say where the vendor's tools are.
+    variable: str = ""
 
 
 def _xnnpack() -> Any:
@@ -55,7 +58,10 @@ def _vulkan() -> Any:
 def _qnn() -> Any:
     from executorch.backends.qualcomm.partition.qnn_partitioner import QnnPartitioner
     from executorch.backends.qualcomm.serialization.qc_schema import QcomChipset
-    from executorch.backends.qualcomm.utils.utils import generate_htp_compiler_spec, generate_qnn_executorch_compiler_spec
+    from executorch.backends.qualcomm.utils.utils import (
+        generate_htp_compiler_spec,
+        generate_qnn_executorch_compiler_spec,
+    )
 
     options = generate_htp_compiler_spec(use_fp16=True)
     return QnnPartitioner(generate_qnn_executorch_compiler_spec(soc_model=QcomChipset.SM8650, backend_options=options))
@@ -68,17 +74,22 @@ def _arm() -> Any:
 
 
 _OFFICIAL = {
-    "xnnpack": Official(("executorch",), "pip install executorch", _xnnpack),
-    "coreml": Official(("executorch", "coremltools"), "pip install executorch coremltools", _coreml),
-    "mps": Official(("executorch",), "pip install executorch", _mps),
-    "vulkan": Official(("executorch",), "pip install executorch", _vulkan),
+    "xnnpack": Official(("executorch.backends.xnnpack",), "pip install executorch", _xnnpack),
+    "coreml": Official(
+        ("executorch.backends.apple.coreml", "coremltools"), "pip install executorch coremltools", _coreml
+    ),
+    "mps": Official(
+        ("executorch.backends.apple.mps",), "pip install an executorch that still has MPS, or use coreml", _mps
+    ),
+    "vulkan": Official(("executorch.backends.vulkan",), "pip install executorch", _vulkan),
     "qnn": Official(
-        ("executorch", "executorch.backends.qualcomm.python"),
-        "build executorch with Qualcomm's AI Engine Direct SDK (QNN_SDK_ROOT)",
+        ("executorch.backends.qualcomm",),
+        "pip install executorch, and set QNN_SDK_ROOT to Qualcomm's AI Engine Direct SDK",
         _qnn,
+        "QNN_SDK_ROOT",
     ),
     "arm": Official(
-        ("executorch", "tosa_serializer", "ethosu"),
+        ("executorch.backends.arm", "tosa_serializer", "ethosu"),
         "pip install executorch ethos-u-vela tosa-tools",
         _arm,
     ),
@@ -96,7 +107,8 @@ def missing(backend: str) -> str | None:
     if backend == "portable" or backend in _sconce.compiler_backends():
         return None
     official = _OFFICIAL[backend]
-    return None if all(map(_installed, official.packages)) else official.remedy
+    there = all(map(_installed, official.packages)) and (not official.variable or official.variable in os.environ)
+    return None if there else official.remedy
 
 
 def _installed(package: str) -> bool:

@@ -1,7 +1,7 @@
 """Images as inputs of models: read, resized, cropped or boxed, and scaled.
 
-An image is an array of height, width and three colours from 0 to 255. Files are read and resized with Pillow; without it,
-the image that this module draws itself is resized with torch.
+An image is an array of height, width and three colours from 0 to 255. Files are read and resized with Pillow; without
+it, the image that this module draws itself is resized with torch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy
 
 #: What ImageNet's images have on average, and their spread, for colours from 0 to 1.
-MEAN, SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+MEAN = numpy.array([0.485, 0.456, 0.406], numpy.float32)
+SPREAD = numpy.array([0.229, 0.224, 0.225], numpy.float32)
 
 #: The colour around an image that does not fill its box.
 GREY = 114
@@ -63,7 +64,7 @@ def for_classes(image: numpy.ndarray, size: int) -> numpy.ndarray:
     sized = resize(image, max(short, round(height * scale)), max(short, round(width * scale)))
     top, left = (sized.shape[0] - size) // 2, (sized.shape[1] - size) // 2
     middle = sized[top : top + size, left : left + size].astype(numpy.float32) / 255
-    return _planes((middle - numpy.float32(MEAN)) / numpy.float32(SPREAD))
+    return _planes((middle - MEAN) / SPREAD)
 
 
 def for_boxes(image: numpy.ndarray, size: int) -> tuple[numpy.ndarray, float, tuple[int, int]]:

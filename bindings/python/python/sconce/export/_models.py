@@ -39,13 +39,16 @@ def mobilenet(random_weights: bool) -> Model:
         _need("torchvision", "pip install torchvision")
         from torchvision.models import MobileNet_V3_Small_Weights, mobilenet_v3_small
 
+        def untrained() -> Any:
+            return _settled(_seeded(lambda: mobilenet_v3_small(weights=None)), 224)
+
         if random_weights:
-            return _seeded(lambda: mobilenet_v3_small(weights=None)).eval()
+            return untrained()
         try:
             return mobilenet_v3_small(weights=MobileNet_V3_Small_Weights.DEFAULT).eval()
         except OSError as error:
             _warn_random("mobilenet_v3_small", error)
-            return _seeded(lambda: mobilenet_v3_small(weights=None)).eval()
+            return untrained()
 
     return Model("mobilenet_v3_small", build, lambda image: _images.for_classes(image, 224))
 
@@ -77,10 +80,10 @@ def yolo(name: str, random_weights: bool) -> Model:
 
 #: Models that the command knows by name and cannot make, and what each needs.
 _REFUSED = {
-    "yolo-face": "face detectors are not among ultralytics' own models: fine-tune one, then export it with sconce.compile",
-    "movenet": "MoveNet is published for TensorFlow alone: convert it to a PyTorch module, then use sconce.compile",
-    "blazeface": "BlazeFace needs a PyTorch module and its weights, which no package carries: use sconce.compile",
-    "gemma": "Gemma needs transformers, weights behind a licence, and a text runner, which this package lacks",
+    "yolo-face": "face detectors are not among ultralytics' own models: train one and give its module to sconce.compile",
+    "movenet": "MoveNet is published for TensorFlow alone: convert it and give its module to sconce.compile",
+    "blazeface": "no package carries a PyTorch module of BlazeFace and its weights: give yours to sconce.compile",
+    "gemma": "Gemma needs transformers, weights behind a licence, and a runner for text, which this package lacks",
 }
 
 
@@ -103,6 +106,21 @@ def _seeded(make: Callable[[], Any]) -> Any:
 
     torch.manual_seed(0)
     return make()
+
+
+def _settled(module: Any, size: int) -> Any:
+    """An untrained module whose normalisations fit its weights; otherwise each layer shrinks what the last one gave."""
+    import torch
+
+    layers = [layer for layer in module.modules() if isinstance(layer, torch.nn.BatchNorm2d)]
+    momentum = [layer.momentum for layer in layers]
+    for layer in layers:
+        layer.momentum = 1.0
+    with torch.no_grad():
+        module.train()(torch.rand(4, 3, size, size) * 4 - 2)
+    for layer, own in zip(layers, momentum):
+        layer.momentum = own
+    return module.eval()
 
 
 def _warn_random(name: str, error: Exception) -> None:
