@@ -18,8 +18,8 @@ pub(crate) enum Given {
 }
 
 impl Given {
-    /// What an object is, as input `index` of a method. A number that the method takes as a floating-point one may be
-    /// an integer in Python.
+    /// What an object is, as input `index` of a method. Where the method takes a number, whatever converts to one is that
+    /// number: an integer for a floating-point one, a scalar of NumPy.
     pub(crate) fn read(method: Method<'_>, index: usize, object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let wanted = method.input(index);
         if object.is_none() {
@@ -28,10 +28,13 @@ impl Given {
         if object.is_instance_of::<PyBool>() {
             return Ok(Self::Bool(object.extract()?));
         }
-        if let Some(ValueInfo::Double(_)) = wanted
-            && (object.is_instance_of::<PyInt>() || object.is_instance_of::<PyFloat>())
-        {
-            return Ok(Self::Double(object.extract()?));
+        let number = match wanted {
+            Some(ValueInfo::Int(_)) => object.extract().ok().map(Self::Int),
+            Some(ValueInfo::Double(_)) => object.extract().ok().map(Self::Double),
+            _ => None,
+        };
+        if let Some(number) = number {
+            return Ok(number);
         }
         if object.is_instance_of::<PyInt>() {
             return Ok(Self::Int(object.extract()?));

@@ -76,6 +76,9 @@ def test_numbers_are_inputs_and_outputs():
     index = next(i for i, info in enumerate(infos) if isinstance(info, sconce.ValueInfo) and info.kind == "int")
     with pytest.raises(sconce.Error, match="exported for the number"):
         model.session().run_flat([value + 1 if i == index else value for i, value in enumerate(flat)])
+    scalars = [numpy.float32(one) if isinstance(one, float) else one for one in flat]
+    scalars = [numpy.int64(one) if type(one) is int else one for one in scalars]
+    check(model.session().run_flat(scalars)[0], outputs[0])
     numbers = sconce.load(GOLDEN / "methods.pte")
     for method in ["get_vocab_size", "get_scale", "use_cache"]:
         _, [want] = golden(f"methods.{method}")
@@ -103,6 +106,29 @@ def test_arrays_of_any_layout_are_inputs():
     }
     for name, layout in layouts.items():
         assert numpy.allclose(model(layout), scores, rtol=1e-4, atol=1e-5), name
+
+
+def test_scalars_of_numpy_are_tensors_without_dimensions():
+    inputs, outputs = golden("zero_dim.a")
+    session = sconce.load(GOLDEN / "zero_dim.pte").session()
+    for have, want in zip(session.run_flat([one[()] if one.ndim == 0 else one for one in inputs]), outputs):
+        check(have, want)
+
+
+def test_views_compute_what_their_copies_do():
+    """Random transpositions, steps, reversals and repetitions of a larger array."""
+    chance = numpy.random.default_rng(0)
+    session = sconce.load(GOLDEN / "dynamic_image.pte").session()
+    [[example], _] = golden("dynamic_image.8x6")
+    for _ in range(200):
+        shape = (*example.shape[:2], *(2 * chance.integers(2, 7, 2)))
+        order = chance.permutation(4)
+        steps = chance.choice([-2, -1, 1, 1, 2, 0], 4)
+        stored = [1 if steps[dim] == 0 else shape[dim] * abs(steps[dim]) for dim in order]
+        base = chance.standard_normal(stored).astype(example.dtype).transpose(numpy.argsort(order))
+        view = numpy.broadcast_to(base[tuple(slice(None, None, step or 1) for step in steps)], shape)
+        for have, want in zip(session.run_flat([view]), session.run_flat([numpy.ascontiguousarray(view)])):
+            check(have, want)
 
 
 def test_channels_last_memory_is_taken_as_it_is():

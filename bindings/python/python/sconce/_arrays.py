@@ -43,18 +43,20 @@ def torch_of(values: list[Any]) -> ModuleType | None:
 
 
 def lend(value: Any) -> Any:
-    """A value as the extension takes it: anything array-like has ``__array_interface__``, the rest is left alone."""
+    """A value as the extension takes it: anything array-like as an array, the rest is left alone.
+
+    Always an array, even of what has an ``__array_interface__`` itself: a scalar of NumPy does not keep the memory that
+    its own speaks of.
+    """
     if isinstance(value, numpy.ndarray):
         return _native(value)
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if is_torch(value):
         return _lend_torch(value)
-    if hasattr(value, "__array_interface__"):
-        return value
-    if hasattr(value, "__dlpack__"):
-        return numpy.from_dlpack(value)
-    return _native(numpy.asarray(value)) if hasattr(value, "__array__") else value
+    if hasattr(value, "__array_interface__") or hasattr(value, "__array__"):
+        return _native(numpy.asarray(value))
+    return numpy.from_dlpack(value) if hasattr(value, "__dlpack__") else value
 
 
 def _native(array: numpy.ndarray) -> Any:
