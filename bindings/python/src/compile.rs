@@ -48,6 +48,7 @@ fn code(error: &Error) -> Code {
     match error {
         Error::File(_) => Code::InvalidProgram,
         Error::Operators(_) => Code::OperatorMissing,
+        Error::At { error, .. } => code(error),
         _ => Code::NotSupported,
     }
 }

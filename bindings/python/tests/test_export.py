@@ -6,10 +6,10 @@ import json
 
 import numpy
 import pytest
-from conftest import DIGITS
+from conftest import DIGITS, needs_torch
 
 import sconce
-from sconce.export import _backends, _command, _images, _results, main
+from sconce.export import _backends, _command, _images, _models, _results, main
 
 
 def test_boxes_are_told_once_and_in_pixels_of_the_image():
@@ -50,12 +50,31 @@ def test_images_fit_what_models_take():
 
 def test_a_backend_that_is_not_there_fails_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(_backends, "missing", lambda name: "pip install something")
+    monkeypatch.setattr(_models, "need", lambda package, remedy: None)
     arguments = ["export", "--gemma", "--backends", "vulkan", "qnn", "--output-dir", str(tmp_path)]
-    pytest.importorskip("PIL", reason="Pillow is not installed")
     assert main(arguments) == 1
     said = capsys.readouterr().out
     assert "No available backends from requested vulkan, qnn" in said
     assert "Failed vulkan: not available: pip install something" in said and "gemma: 0/2 backends" in said
+
+
+def test_torch_is_asked_for(tmp_path, capsys, monkeypatch):
+    def need(package, remedy):
+        raise _models.Missing(f"{package} is not installed: {remedy}")
+
+    monkeypatch.setattr(_models, "need", need)
+    assert main(["export", "--mobilenet", "--output-dir", str(tmp_path)]) == 1
+    assert "torch is not installed: pip install torch torchvision" in capsys.readouterr().out
+
+
+@needs_torch
+def test_what_cannot_be_made_says_why(tmp_path, capsys):
+    arguments = ["--movenet", "--blazeface", "--gemma", "--yolo-face", "any", "--output-dir", str(tmp_path)]
+    assert main(["export", "--backends", "portable", *arguments]) == 1
+    said = capsys.readouterr().out
+    for reason in ["TensorFlow", "BlazeFace", "licence", "face detectors"]:
+        assert reason in said
+    assert not list(tmp_path.glob("*.pte"))
 
 
 def test_nothing_asked_for_is_an_error(capsys):

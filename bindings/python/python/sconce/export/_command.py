@@ -101,6 +101,12 @@ def _export(options: argparse.Namespace) -> int:
     if not models and not (options.labels or options.all):
         print("nothing to export: name a model, --all or --labels")
         return 1
+    try:
+        _models.need("torch", "pip install torch torchvision")
+        _models.need("torchvision", "pip install torchvision")
+    except _models.Missing as missing:
+        print(missing)
+        return 1
     options.output_dir.mkdir(parents=True, exist_ok=True)
     if options.labels or options.all:
         for path in _labels.write(options.output_dir):
@@ -148,9 +154,9 @@ def _lower(model: _models.Model, backends: Sequence[str], folder: Path, image: n
     for backend in backends:
         try:
             program = _backends.lower(exported, backend)
+            verdict = _compare(program, example, eager)
             path = folder / f"{model.name}_{backend}.pte"
             path.write_bytes(program)
-            verdict = _compare(program, example, eager)
         except Exception as error:  # Each backend's compiler raises errors of its own.
             report.failed[backend] = _sentence(error)
         else:
@@ -158,12 +164,9 @@ def _lower(model: _models.Model, backends: Sequence[str], folder: Path, image: n
 
 
 def _sentence(error: Exception) -> str:
-    text = str(error).strip().splitlines()
-    return (
-        text[0]
-        if isinstance(error, (Error, _models.Missing)) and text
-        else f"{type(error).__name__}: {' '.join(text[:1])}"
-    )
+    """The first line of an error, and its kind unless it is one of this package's, which say all themselves."""
+    first = next(iter(str(error).strip().splitlines()), "")
+    return first if isinstance(error, (Error, _models.Missing)) else f"{type(error).__name__}: {first}"
 
 
 def _compare(program: bytes, example: Any, eager: Any) -> str:

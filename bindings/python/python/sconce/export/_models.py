@@ -36,7 +36,6 @@ def mobilenet(random_weights: bool) -> Model:
     """torchvision's small MobileNet V3."""
 
     def build() -> Any:
-        _need("torchvision", "pip install torchvision")
         from torchvision.models import MobileNet_V3_Small_Weights, mobilenet_v3_small
 
         def untrained() -> Any:
@@ -58,7 +57,7 @@ def yolo(name: str, random_weights: bool) -> Model:
     name = name.removesuffix(".pt")
 
     def build() -> Any:
-        _need("ultralytics", "pip install ultralytics")
+        need("ultralytics", "pip install ultralytics")
         from ultralytics import YOLO
 
         def untrained() -> Any:
@@ -80,7 +79,7 @@ def yolo(name: str, random_weights: bool) -> Model:
 
 #: Models that the command knows by name and cannot make, and what each needs.
 _REFUSED = {
-    "yolo-face": "face detectors are not among ultralytics' own models: train one and give its module to sconce.compile",
+    "yolo-face": "face detectors are not among ultralytics' own models: train one for sconce.compile",
     "movenet": "MoveNet is published for TensorFlow alone: convert it and give its module to sconce.compile",
     "blazeface": "no package carries a PyTorch module of BlazeFace and its weights: give yours to sconce.compile",
     "gemma": "Gemma needs transformers, weights behind a licence, and a runner for text, which this package lacks",
@@ -96,7 +95,8 @@ def refused(name: str) -> Model:
     return Model(name, build, lambda image: image)
 
 
-def _need(package: str, remedy: str) -> None:
+def need(package: str, remedy: str) -> None:
+    """Raises if a package is not installed."""
     if importlib.util.find_spec(package) is None:
         raise Missing(f"{package} is not installed: {remedy}")
 
