@@ -29,6 +29,9 @@ def test_boxes_are_told_once_and_in_pixels_of_the_image():
     assert [(one["label"], one["confidence"]) for one in found] == [("b", 0.9), ("c", 0.7), ("a", 0.6)]
     assert found[0]["box"] == [80.0, 60.0, 120.0, 140.0]
     assert _results.boxes(numpy.zeros((1, 7, 0)), None) == []
+    pose = numpy.full((1, _results.POSE_ROWS, 1), 99.0)
+    pose[0, :5, 0] = (50, 60, 20, 40, 0.5)
+    assert [(one["label"], one["box"]) for one in _results.boxes(pose, None)] == [("person", [40.0, 40.0, 60.0, 80.0])]
 
 
 def test_scores_become_probabilities():

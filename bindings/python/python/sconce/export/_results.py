@@ -9,6 +9,9 @@ import numpy
 #: Boxes below this are not told; boxes that share more than that of their area are one; and how many are told.
 CONFIDENCE, OVERLAP, MOST = 0.25, 0.45, 300
 
+#: Rows of a pose model's output: a box, the confidence that it is a person, and 17 joints with place and visibility.
+POSE_ROWS = 4 + 1 + 17 * 3
+
 
 def name(labels: list[str] | None, number: int) -> str:
     """The name of a class."""
@@ -30,8 +33,10 @@ def boxes(
     """The boxes of a detector of the YOLO family, in pixels of the image.
 
     The output has a row for each of: the middle, width and height of a box, and the confidence of every class; and a
-    column per candidate.
+    column per candidate. Of a pose model, only the boxes are told.
     """
+    if output.shape[1] == POSE_ROWS:
+        output, labels = output[:, :5], ["person"]
     candidates = output[0].astype(numpy.float64).T
     confidences = candidates[:, 4:]
     best = confidences.argmax(axis=1)
