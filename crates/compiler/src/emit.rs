@@ -15,6 +15,7 @@ use crate::ir::{Arg, Block, Call, Function, Input, Kind, Origin, Output, Program
 use crate::memory::{Planner, Wanted};
 use crate::signature::{self, Signature, Takes};
 use crate::size::Size;
+use sconce_format::ptd;
 use sconce_format::pte::model::{
     self, Chain, CompileSpec, Frame, Instruction, Memory, NamedData, Plan, Storage, Tensor, Value,
 };
@@ -25,7 +26,7 @@ use std::collections::{BTreeSet, HashMap};
 pub struct Options {
     /// Whether instructions carry the lines of Python that they came from.
     pub stack_traces: bool,
-    /// Whether the names and bytes of the module's tensors go to a file of their own.
+    /// Whether the module's tensors go to a file of their own, under their names.
     pub external: bool,
 }
 
@@ -35,14 +36,26 @@ const SLACK: u64 = 64;
 /// The buffer of all planned tensors.
 const ARENA: u32 = 1;
 
+/// What a program becomes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Emitted<'p> {
+    /// The `.pte` file.
+    pub program: model::Program<'p>,
+    /// The `.ptd` file; empty unless tensors are kept outside.
+    pub data: ptd::model::Data<'p>,
+}
+
 /// The program as the model of a file. `planner` decides where tensors lie.
-pub fn emit<'p>(
-    program: &'p Program<'_>,
-    planner: &dyn Planner,
-    options: Options,
-) -> Result<model::Program<'p>, Error> {
-    let mut file = model::Program::default();
-    let mut shared = Shared { file: &mut file, program, options, constants: HashMap::new(), states: HashMap::new() };
+pub fn emit<'p>(program: &'p Program<'_>, planner: &dyn Planner, options: Options) -> Result<Emitted<'p>, Error> {
+    let (mut file, mut data) = (model::Program::default(), ptd::model::Data::default());
+    let mut shared = Shared {
+        file: &mut file,
+        data: &mut data,
+        program,
+        options,
+        constants: HashMap::new(),
+        states: HashMap::new(),
+    };
     let mut missing = BTreeSet::new();
     let mut plans = Vec::new();
     for function in &program.functions {
@@ -57,7 +70,7 @@ pub fn emit<'p>(
     }
     file.plans = plans;
     file.plans.extend(program.known.iter().map(|(name, values)| known_method(name, values)));
-    Ok(file)
+    Ok(Emitted { program: file, data })
 }
 
 /// A method that takes nothing and gives known values.
@@ -71,6 +84,7 @@ fn known_method<'a>(name: &str, values: &[Arg]) -> Plan<'a> {
 /// What the methods of a file share.
 struct Shared<'s, 'p> {
     file: &'s mut model::Program<'p>,
+    data: &'s mut ptd::model::Data<'p>,
     program: &'p Program<'p>,
     options: Options,
     /// Entries of the file's constants by ours, and its initial states.
@@ -394,10 +408,7 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
             return Ok(*entry);
         }
         let storage = match self.function.get(value).origin {
-            Origin::Constant(id) if self.shared.options.external => {
-                let constant = &self.shared.program.constants.0[id.0 as usize];
-                if constant.name.is_empty() { self.constant(id.0) } else { Storage::External(None) }
-            }
+            Origin::Constant(id) if self.shared.options.external => self.external(value, id.0)?,
             Origin::Constant(id) => self.constant(id.0),
             _ => Storage::Unplanned,
         };
@@ -409,8 +420,8 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
             Kind::Tensor(_) => {
                 let mut tensor = self.tensor(value)?;
                 tensor.storage = storage;
-                if let Storage::External(_) = storage {
-                    tensor.name = Some(self.function.get(value).name.clone());
+                if let (Storage::External(_), Origin::Constant(id)) = (storage, &self.function.get(value).origin) {
+                    tensor.name = Some(self.shared.program.constants.0[id.0 as usize].name.clone());
                 }
                 self.plan.value(tensor)
             }
@@ -420,6 +431,27 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
         };
         self.entries.insert(value, entry);
         Ok(entry)
+    }
+
+    /// A tensor of the module, in the file beside the program. What the compiler made itself, and a tensor of the module
+    /// that is read in other sizes than the first time, stay in the program.
+    fn external(&mut self, value: ValueId, id: u32) -> Result<Storage, Error> {
+        let program: &'p Program<'p> = self.shared.program;
+        let constant = &program.constants.0[id as usize];
+        if constant.name.is_empty() {
+            return Ok(self.constant(id));
+        }
+        let Tensor { dtype, sizes, dim_order, .. } = self.tensor(value)?;
+        let layout = Some(ptd::model::Layout { dtype, sizes, dim_order });
+        let entries = &mut self.shared.data.entries;
+        match entries.iter().find(|entry| entry.key == constant.name) {
+            Some(known) if known.layout != layout => return Ok(self.constant(id)),
+            Some(_) => {}
+            None => {
+                entries.push(ptd::model::Entry { key: constant.name.clone(), data: (&*constant.bytes).into(), layout })
+            }
+        }
+        Ok(Storage::External(None))
     }
 
     fn constant(&mut self, id: u32) -> Storage {

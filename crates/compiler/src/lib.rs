@@ -67,6 +67,8 @@ impl Default for Options {
 pub struct Compiled {
     /// The bytes of the `.pte` file.
     pub program: Vec<u8>,
+    /// The bytes of the `.ptd` file with the module's tensors, if they were to be kept outside.
+    pub data: Option<Vec<u8>>,
     /// Who runs what.
     pub report: partition::Report,
 }
@@ -74,17 +76,20 @@ pub struct Compiled {
 /// Compiles a `.pt2` archive to a `.pte` program.
 pub fn compile(archive: &Archive<'_>, options: &Options) -> Result<Compiled, Error> {
     let mut program = import(archive)?;
-    let mut report = partition::partition(&mut program, &options.partitioners, &|_, _| Ok(()))?;
     for function in &mut program.functions {
-        lower::lower(function, &mut program.constants)?;
         for pass in &options.passes {
             pass.run(function, &mut program.constants)?;
         }
-        tidy(function, &mut program.constants, options)?;
+    }
+    let tidy = |function: &mut Function, constants: &mut Constants<'_>| tidy(function, constants, options);
+    let mut report = partition::partition(&mut program, &options.partitioners, &tidy)?;
+    for function in &mut program.functions {
+        lower::lower(function, &mut program.constants)?;
+        tidy(function, &mut program.constants)?;
         function.body.walk(&mut |call| report.left += usize::from(call.operator().is_some()));
     }
-    let program = emit::emit(&program, &*options.planner, options.emit)?.write();
-    Ok(Compiled { program, report })
+    let emit::Emitted { program, data } = emit::emit(&program, &*options.planner, options.emit)?;
+    Ok(Compiled { program: program.write(), data: options.emit.external.then(|| data.write()), report })
 }
 
 /// Runs the compiler's own passes.

@@ -89,7 +89,7 @@ impl FoldConstants<'_> {
             .map(|constant| crate::ir::Constant { name: String::new(), bytes: (&*constant.bytes).into() });
         let program = Program { functions: vec![alone], constants: Constants(used.collect()), ..Program::default() };
         let file = emit::emit(&program, &Smallest, emit::Options::default()).map_err(|error| error.to_string())?;
-        let results = self.executor.run(&file.write(), &[])?;
+        let results = self.executor.run(&file.program.write(), &[])?;
         if results.len() == wanted.len() { Ok(results) } else { Err("another number of results".to_owned()) }
     }
 }
