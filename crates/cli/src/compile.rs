@@ -2,8 +2,10 @@
 use crate::failure::Failure;
 use crate::model;
 use sconce::{Module, Value};
-use sconce_compiler::Options;
+use sconce_compiler::partition::{Partitioner, Report};
 use sconce_compiler::passes::Executor;
+use sconce_compiler::xnnpack::Xnnpack;
+use sconce_compiler::{Compiled, Options};
 use sconce_format::pt2::Archive;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,25 +20,70 @@ pub(crate) struct Compile {
     /// The program to write [default: MODEL.pte]
     #[arg(short, long, value_name = "MODEL.pte")]
     output: Option<PathBuf>,
+    /// A backend that runs what it can; several choose in this order. `portable` leaves all to operators
+    #[arg(short, long, value_enum, value_name = "NAME")]
+    backend: Vec<Backend>,
+    /// Print each call that a backend does not run, why, and where it came from
+    #[arg(long)]
+    explain: bool,
+}
+
+/// What runs calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Backend {
+    /// The operators of the runtime.
+    Portable,
+    /// XNNPACK, or what stands for it.
+    Xnnpack,
+}
+
+impl Backend {
+    fn partitioner(self) -> Option<Box<dyn Partitioner>> {
+        match self {
+            Self::Portable => None,
+            Self::Xnnpack => Some(Box::new(Xnnpack)),
+        }
+    }
 }
 
 impl Compile {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<ExitCode, Failure> {
         let output = self.output.clone().unwrap_or_else(|| self.model.with_extension("pte"));
-        let program = compile(&self.model)?;
+        let Compiled { program, report } = with_backends(&self.model, &self.backend)?;
         std::fs::write(&output, &program)
             .map_err(|error| Failure::new(format!("cannot write {}: {error}", output.display())))?;
+        if self.explain {
+            report.refused.iter().try_for_each(|refused| writeln!(out, "{refused}"))?;
+        }
+        table(&report, out)?;
         writeln!(out, "{}: {} bytes", output.display(), program.len())?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// The program that an exported one becomes, with default options.
+/// Who runs how many calls.
+fn table(report: &Report, out: &mut dyn Write) -> Result<(), Failure> {
+    writeln!(out, "{:<10} {:>6} {:>6}", "", "parts", "calls")?;
+    for (backend, parts, calls) in report.by_backend() {
+        writeln!(out, "{backend:<10} {parts:>6} {calls:>6}")?;
+    }
+    writeln!(out, "{:<10} {:>6} {:>6}", "operators", "", report.left)?;
+    writeln!(out, "{:<10} {:>6} {:>6}", "all", report.delegated.len(), report.calls())?;
+    Ok(())
+}
+
+/// The program that an exported one becomes without backends.
 pub(crate) fn compile(path: &Path) -> Result<Vec<u8>, Failure> {
+    Ok(with_backends(path, &[])?.program)
+}
+
+/// What an exported program becomes with these backends.
+fn with_backends(path: &Path, backends: &[Backend]) -> Result<Compiled, Failure> {
     let file = model::read(path)?;
     let failed = |error: String| Failure::new(format!("{}: {error}", path.display()));
     let archive = Archive::read(&file).map_err(|error| failed(error.to_string()))?;
-    let options = Options { executor: Some(Box::new(Here)), ..Options::default() };
+    let partitioners = backends.iter().filter_map(|backend| backend.partitioner()).collect();
+    let options = Options { partitioners, executor: Some(Box::new(Here)), ..Options::default() };
     sconce_compiler::compile(&archive, &options).map_err(|error| failed(error.to_string()))
 }
 

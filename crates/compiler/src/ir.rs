@@ -302,6 +302,14 @@ pub struct Source {
     pub module: String,
 }
 
+impl Source {
+    /// The innermost line of the stack; empty if there is none.
+    pub fn place(&self) -> &str {
+        let mut lines = self.stack_trace.lines().rev().map(str::trim);
+        lines.find(|line| line.starts_with("File ")).unwrap_or("")
+    }
+}
+
 impl Call {
     /// A call of an operator.
     pub fn new(

@@ -10,6 +10,7 @@
 //! | [`ir`] | the form in between: calls of operators by name; [`size`]: sizes that are not known yet |
 //! | [`lower`] | operators that no runtime has, in terms of those that one has |
 //! | [`passes`] | what is computed twice, for nobody, or could be known already |
+//! | [`partition`] | what backends run; [`xnnpack`]: what XNNPACK runs |
 //! | [`signature`] | the operators that runtimes have |
 //! | [`memory`] | where tensors lie |
 //! | [`mod@emit`] | the instructions and the table of values |
@@ -21,10 +22,12 @@ mod import;
 pub mod ir;
 pub mod lower;
 pub mod memory;
+pub mod partition;
 pub mod passes;
 pub mod signature;
 pub mod size;
 mod sympy;
+pub mod xnnpack;
 
 pub use error::Error;
 pub use import::import;
@@ -43,25 +46,45 @@ pub struct Options {
     pub passes: Vec<Box<dyn Pass>>,
     /// Runs what can be known already; without one, everything is left to the program.
     pub executor: Option<Box<dyn Executor>>,
+    /// Decide what backends run; the first one chooses first. None: operators of the runtime run all.
+    pub partitioners: Vec<Box<dyn partition::Partitioner>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { emit: emit::Options::default(), planner: Box::new(memory::Smallest), passes: Vec::new(), executor: None }
+        Self {
+            emit: emit::Options::default(),
+            planner: Box::new(memory::Smallest),
+            passes: Vec::new(),
+            executor: None,
+            partitioners: Vec::new(),
+        }
     }
 }
 
+/// A compiled program.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// The bytes of the `.pte` file.
+    pub program: Vec<u8>,
+    /// Who runs what.
+    pub report: partition::Report,
+}
+
 /// Compiles a `.pt2` archive to a `.pte` program.
-pub fn compile(archive: &Archive<'_>, options: &Options) -> Result<Vec<u8>, Error> {
+pub fn compile(archive: &Archive<'_>, options: &Options) -> Result<Compiled, Error> {
     let mut program = import(archive)?;
+    let mut report = partition::partition(&mut program, &options.partitioners, &|function, constants| tidy(function, constants, options))?;
     for function in &mut program.functions {
         lower::lower(function, &mut program.constants)?;
         for pass in &options.passes {
             pass.run(function, &mut program.constants)?;
         }
         tidy(function, &mut program.constants, options)?;
+        function.body.walk(&mut |call| report.left += usize::from(call.operator().is_some()));
     }
-    Ok(emit::emit(&program, &*options.planner, options.emit)?.write())
+    let program = emit::emit(&program, &*options.planner, options.emit)?.write();
+    Ok(Compiled { program, report })
 }
 
 /// Runs the compiler's own passes.

@@ -1,0 +1,138 @@
+//! Integers that stand for numbers: the calls that exports write around an operator, and the grids they stand for.
+//!
+//! ```text
+//! int8 ─▶ dequantize ─▶ operator [─▶ activation] ─▶ quantize ─▶ int8        becomes one node on int8 values
+//! float ─▶ choose_qparams, quantize, dequantize ─▶ linear                   becomes a conversion per row and one node
+//! int8 weight ─▶ dequantize                                                 becomes the weight of the node
+//! ```
+//!
+//! A call that is not part of such a pattern is a conversion node of its own.
+
+use super::arguments::Arguments;
+use super::scope::Scope;
+use super::tensor::Tensor;
+use crate::ir::{Arg, Call};
+use sconce_format::ScalarType;
+
+/// Integers to numbers, known parameters per tensor.
+pub(super) const DEQUANTIZE: &str = "quantized_decomposed::dequantize_per_tensor";
+/// Numbers to integers, known parameters per tensor.
+pub(super) const QUANTIZE: &str = "quantized_decomposed::quantize_per_tensor";
+
+/// Whether an operator makes numbers of integers.
+pub(super) fn is_dequantize(name: &str) -> bool {
+    matches!(
+        name,
+        DEQUANTIZE
+            | "quantized_decomposed::dequantize_per_channel"
+            | "quantized_decomposed::dequantize_per_channel_group"
+            | "torchao::dequantize_affine"
+    )
+}
+
+/// The numbers that integers stand for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Grid {
+    /// One scale and zero point.
+    PerTensor {
+        /// The distance of two numbers.
+        scale: f32,
+        /// The integer that stands for 0.
+        zero: i32,
+    },
+    /// A scale for each index of a dimension, zero points of 0.
+    PerChannel {
+        /// The dimension.
+        axis: usize,
+        /// The distances.
+        scales: Vec<f32>,
+    },
+    /// A scale for each group in a row of a matrix, zero points of 0.
+    PerGroup {
+        /// Elements in a group.
+        size: usize,
+        /// The distances, row by row.
+        scales: Vec<f32>,
+    },
+}
+
+impl Grid {
+    /// What a call that quantises or dequantises says.
+    pub(super) fn of(scope: &Scope<'_>, call: &Call) -> Result<Self, String> {
+        let arguments = Arguments(call);
+        match call.operator() {
+            Some(DEQUANTIZE | QUANTIZE) => {
+                let zero = arguments.int("zero_point", 0)?;
+                let zero = i32::try_from(zero).map_err(|_| format!("the zero point {zero} is no int32"))?;
+                Ok(Self::PerTensor { scale: arguments.float("scale", 1.0)?, zero })
+            }
+            Some("quantized_decomposed::dequantize_per_channel") => {
+                let rank = scope.ty(arguments.tensor("input")?)?.rank();
+                centred(scope, call, "zero_points")?;
+                let axis = arguments.dim("axis", 0, rank)?;
+                Ok(Self::PerChannel { axis, scales: numbers(scope, call, "scales")? })
+            }
+            Some("quantized_decomposed::dequantize_per_channel_group") => {
+                centred(scope, call, "zero_points")?;
+                let size = arguments.natural("group_size", 0)? as usize;
+                Ok(Self::PerGroup { size, scales: numbers(scope, call, "scales")? })
+            }
+            Some("torchao::dequantize_affine") => Self::of_blocks(scope, call),
+            _ => Err("it does not say what its integers stand for".to_owned()),
+        }
+    }
+
+    /// Blocks of any sizes, of which rows and groups in rows are understood.
+    fn of_blocks(scope: &Scope<'_>, call: &Call) -> Result<Self, String> {
+        let arguments = Arguments(call);
+        let sizes = scope.ty(arguments.tensor("input")?)?.numbers().ok_or("its sizes are not known")?;
+        centred(scope, call, "zero_point")?;
+        let (block, scales) = (arguments.ints("block_size")?, numbers(scope, call, "scale")?);
+        match (block.as_slice(), sizes.as_slice()) {
+            (block, sizes) if block == sizes && scales.len() == 1 => Ok(Self::PerTensor { scale: scales[0], zero: 0 }),
+            ([1, group], [_, columns]) if group < columns => {
+                Ok(Self::PerGroup { size: usize::try_from(*group).unwrap_or(0), scales })
+            }
+            ([1, rest @ ..], [_, others @ ..]) if rest == others => Ok(Self::PerChannel { axis: 0, scales }),
+            _ => Err(format!("its integers stand for numbers in blocks of {block:?}")),
+        }
+    }
+
+    /// The numbers that integers stand for.
+    pub(super) fn dequantized(&self, tensor: &Tensor<'_>, dtype: ScalarType) -> Result<Tensor<'static>, String> {
+        let mut numbers = tensor.numbers().ok_or_else(|| format!("it has elements of the type {}", tensor.dtype))?;
+        match self {
+            Self::PerTensor { scale, zero } => {
+                numbers.iter_mut().for_each(|number| *number = (*number - *zero as f32) * scale);
+            }
+            Self::PerChannel { axis, scales } => {
+                let inner: usize = tensor.sizes.get(axis + 1..).unwrap_or_default().iter().product();
+                for (place, number) in numbers.iter_mut().enumerate() {
+                    *number *= scales.get(place / inner.max(1) % scales.len().max(1)).ok_or("it has no scales")?;
+                }
+            }
+            Self::PerGroup { size, scales } => {
+                for (place, number) in numbers.iter_mut().enumerate() {
+                    *number *= scales.get(place / (*size).max(1)).ok_or("it has fewer scales than groups")?;
+                }
+            }
+        }
+        Ok(Tensor::floats(dtype, &tensor.sizes, &numbers))
+    }
+}
+
+/// Known numbers of a call's argument.
+fn numbers(scope: &Scope<'_>, call: &Call, name: &str) -> Result<Vec<f32>, String> {
+    let tensor = scope.known(Arguments(call).tensor(name)?)?;
+    tensor.numbers().ok_or_else(|| format!("its argument {name:?} has elements of the type {}", tensor.dtype))
+}
+
+/// Zero points must all be 0 if there are any.
+fn centred(scope: &Scope<'_>, call: &Call, name: &str) -> Result<(), String> {
+    match call.arg(name) {
+        Arg::Value(_) if numbers(scope, call, name)?.iter().any(|&zero| zero != 0.0) => {
+            Err("its weights have zero points other than 0".to_owned())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,150 @@
+//! Who makes and who reads each value: of a whole method when calls are chosen, of one part when it is lowered.
+//!
+//! Some values are *known*: constants, and what calls that only move or dequantise make of them. They become weights, and
+//! nothing is computed for them when the program runs.
+
+use super::arguments::Arguments;
+use super::quantization::{self, Grid};
+use super::tensor::Tensor;
+use crate::ir::{Arg, Call, Constants, Function, Origin, Output, TensorType, ValueId};
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+/// Calls with who makes and who reads what.
+pub(super) struct Scope<'p> {
+    pub(super) function: &'p Function,
+    constants: &'p Constants<'p>,
+    makers: HashMap<ValueId, &'p Call>,
+    readers: HashMap<ValueId, Vec<&'p Call>>,
+    outputs: HashSet<ValueId>,
+}
+
+impl<'p> Scope<'p> {
+    /// Of some calls, whose results `outputs` are read elsewhere.
+    pub(super) fn new(
+        function: &'p Function,
+        constants: &'p Constants<'p>,
+        calls: impl IntoIterator<Item = &'p Call>,
+        outputs: impl IntoIterator<Item = ValueId>,
+    ) -> Self {
+        let mut scope = Self {
+            function,
+            constants,
+            makers: HashMap::new(),
+            readers: HashMap::new(),
+            outputs: outputs.into_iter().collect(),
+        };
+        for call in calls {
+            scope.makers.extend(call.outputs.iter().map(|&value| (value, call)));
+            let mut read = HashSet::new();
+            call.reads(&mut |value| {
+                if read.insert(value) {
+                    scope.readers.entry(value).or_default().push(call);
+                }
+            });
+            for block in &call.blocks {
+                block.walk(&mut |inner| {
+                    inner.reads(&mut |value| {
+                        scope.outputs.insert(value);
+                    })
+                });
+                scope.outputs.extend(&block.outputs);
+            }
+        }
+        scope
+    }
+
+    /// Of a whole method.
+    pub(super) fn of(function: &'p Function, constants: &'p Constants<'p>) -> Self {
+        let given = function.outputs.iter().filter_map(|output| match output {
+            Output::Value(value) => Some(*value),
+            Output::Known(_) => None,
+        });
+        let updates = function.updates.iter().map(|(_, value)| *value);
+        Self::new(function, constants, &function.body.calls, given.chain(updates))
+    }
+
+    /// The type of a tensor.
+    pub(super) fn ty(&self, value: ValueId) -> Result<&'p TensorType, String> {
+        self.function.tensor(value).ok_or_else(|| "it works on a number that is no tensor".to_owned())
+    }
+
+    /// The call that makes a value.
+    pub(super) fn maker(&self, value: ValueId) -> Option<&'p Call> {
+        self.makers.get(&value).copied()
+    }
+
+    /// The calls that read a value.
+    pub(super) fn readers(&self, value: ValueId) -> &[&'p Call] {
+        self.readers.get(&value).map_or(&[], Vec::as_slice)
+    }
+
+    /// The one call that reads a value, if nothing else does.
+    pub(super) fn sole_reader(&self, value: ValueId) -> Option<&'p Call> {
+        match self.readers(value) {
+            [reader] if !self.outputs.contains(&value) => Some(reader),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing reads a value.
+    pub(super) fn is_unread(&self, value: ValueId) -> bool {
+        self.readers(value).is_empty() && !self.outputs.contains(&value)
+    }
+
+    /// Whether a call makes a known value of known values, so that no node is needed for it.
+    pub(super) fn follows(&self, call: &Call) -> bool {
+        let moves = match call.operator() {
+            Some("aten::permute" | "aten::view") => Some("self"),
+            Some(name) if quantization::is_dequantize(name) => Some("input"),
+            _ => None,
+        };
+        let own = |(_, arg): &(Cow<'static, str>, Arg)| match arg {
+            Arg::Value(value) => self.is_known(*value),
+            Arg::Values(_) => false,
+            _ => true,
+        };
+        moves.is_some_and(|name| matches!(call.arg(name), Arg::Value(_))) && call.args.iter().all(own)
+    }
+
+    /// Whether a value is known.
+    pub(super) fn is_known(&self, value: ValueId) -> bool {
+        matches!(self.function.get(value).origin, Origin::Constant(_))
+            || self.maker(value).is_some_and(|call| self.follows(call))
+    }
+
+    /// A known tensor.
+    pub(super) fn known(&self, value: ValueId) -> Result<Tensor<'p>, String> {
+        let ty = self.ty(value)?;
+        let numbers = ty.numbers().and_then(|sizes| sizes.into_iter().map(|size| usize::try_from(size).ok()).collect());
+        let sizes: Vec<usize> = numbers.ok_or("a weight has sizes that are not known")?;
+        if let Origin::Constant(id) = self.function.get(value).origin {
+            let bytes = self.constants.bytes(id);
+            if sizes.iter().try_fold(ty.dtype.size(), |all, &size| all.checked_mul(size)) != Some(bytes.len()) {
+                return Err(format!("a weight of the sizes {sizes:?} has {} bytes", bytes.len()));
+            }
+            return Ok(Tensor { dtype: ty.dtype, sizes, bytes: bytes.into() });
+        }
+        let call = self.maker(value).filter(|call| self.follows(call)).ok_or("a weight is not constant")?;
+        let arguments = Arguments(call);
+        match call.operator() {
+            Some("aten::view") => Ok(self.known(arguments.tensor("self")?)?.reshaped(sizes)),
+            Some("aten::permute") => {
+                let tensor = self.known(arguments.tensor("self")?)?;
+                let order = permutation(call, tensor.sizes.len())?;
+                Ok(tensor.permuted(&order))
+            }
+            _ => {
+                let grid = Grid::of(self, call)?;
+                grid.dequantized(&self.known(arguments.tensor("input")?)?, ty.dtype)
+            }
+        }
+    }
+}
+
+/// The order of dimensions that a call of `aten::permute` asks for.
+pub(super) fn permutation(call: &Call, rank: usize) -> Result<Vec<usize>, String> {
+    let dims = Arguments(call).ints("dims")?;
+    let order: Option<Vec<usize>> = dims.iter().map(|&dim| crate::lower::place(dim, rank)).collect();
+    order.filter(|order| order.len() == rank).ok_or_else(|| format!("it permutes {rank} dimensions by {dims:?}"))
+}
