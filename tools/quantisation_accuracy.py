@@ -61,7 +61,7 @@ def references(options, folder, calibration, crops):
     stored = folder / "references.npz"
     if not stored.exists():
         model = load_model(options.weights)
-        example = (calibration[:1],)
+        example = (calibration[:1].clone(),)
         torch.export.save(torch.export.export(model, example, strict=False), folder / "model.pt2")
         quantized = pt2e(model, calibration)
         np.savez(stored, exact=logits(model, crops), quantized=logits(quantized, crops))

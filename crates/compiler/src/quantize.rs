@@ -168,3 +168,6 @@ fn constant_bytes(function: &Function, constants: &Constants<'_>) -> u64 {
     });
     read.into_iter().map(|constant| constants.bytes(constant).len() as u64).sum()
 }
+
+#[cfg(test)]
+mod tests;
