@@ -276,6 +276,7 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
         } else {
             args.extend(&results);
             match results.as_slice() {
+                _ if signature.parameters.iter().all(|parameter| !parameter.out) => {}
                 [] => {}
                 [one] => args.push(*one),
                 several => {

@@ -307,11 +307,11 @@ fn is_channels_last(meta: &TensorMeta) -> bool {
         return false;
     }
     let dense = |order: &[u8]| {
-        let mut expected = 1;
+        let mut expected = 1i64;
         order.iter().rev().all(|&dim| {
             let dim = usize::from(dim);
             let fits = sizes[dim] == 1 || strides[dim] == expected;
-            expected *= sizes[dim].max(1);
+            expected = i64::saturating_mul(expected, sizes[dim].max(1));
             fits
         })
     };

@@ -82,9 +82,7 @@ pub struct Compiled {
 pub fn compile(archive: &Archive<'_>, options: &Options) -> Result<Compiled, Error> {
     let mut program = import(archive)?;
     let quantized = options.quantization.as_ref().map(|own| quantized(&mut program, own, options)).transpose()?;
-    let mut report = partition::partition(&mut program, &options.partitioners, &|function, constants| {
-        tidy(function, constants, options)
-    })?;
+    let mut report = partition::partition(&mut program, &options.partitioners, &|_, _| Ok(()))?;
     for function in &mut program.functions {
         quantize::expand_groups(function, &mut program.constants)?;
         lower::lower(function, &mut program.constants)?;

@@ -14,6 +14,8 @@
 //! Weights pass through calls on their way, such as a dequantisation or a permutation. A partitioner lets those follow
 //! ([`Choice::Follow`]): each part that reads their result gets a copy of them, and they stay in the program only if
 //! something outside reads it too.
+//!
+//! `docs/partitioners.md` shows how to write one.
 
 mod report;
 mod stages;
@@ -284,6 +286,11 @@ fn all_reads(function: &Function, call: &Call) -> Vec<ValueId> {
     values.retain(|value| !call.outputs.contains(value));
     values
 }
+
+/// The example in the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/partitioners.md")]
+struct Documentation;
 
 #[cfg(test)]
 mod tests;

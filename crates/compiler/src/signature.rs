@@ -122,7 +122,10 @@ fn fits(signature: &Signature, call: &Call, function: &Function) -> bool {
     };
     let outputs: usize = signature.parameters.iter().filter(|parameter| parameter.out).count();
     let lists = signature.parameters.iter().any(|parameter| parameter.out && parameter.takes == Takes::Tensors);
-    (outputs == call.outputs.len() || lists) && call.args.iter().all(given) && signature.parameters.iter().all(present)
+    let plain = outputs == 0 && call.outputs.iter().all(|value| !matches!(function.get(*value).kind, Kind::Tensor(_)));
+    (outputs == call.outputs.len() || lists || plain)
+        && call.args.iter().all(given)
+        && signature.parameters.iter().all(present)
 }
 
 fn accepts(parameter: &Parameter, arg: &Arg, function: &Function) -> bool {

@@ -237,6 +237,15 @@ impl Symbols {
         self.known.get(symbol.0 as usize)
     }
 
+    /// Says the largest value of a symbol.
+    pub fn limit(&mut self, size: &Size, most: i64) {
+        if let [([Atom::Symbol(symbol)], 1)] = size.terms().collect::<Vec<_>>()[..]
+            && let Some(known) = self.known.get_mut(symbol.0 as usize)
+        {
+            known.most = most;
+        }
+    }
+
     /// The largest value of an expression: what memory is reserved for.
     pub fn most(&self, size: &Size) -> i64 {
         self.range(size).1

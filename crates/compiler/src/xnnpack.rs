@@ -36,7 +36,7 @@ impl Partitioner for Xnnpack {
     }
 
     fn keeps(&self, operator: &str) -> bool {
-        rows::find(operator).is_some()
+        rows::find(operator).is_some() || quantization::is_dequantize(operator)
     }
 
     fn select(&self, function: &Function, constants: &Constants<'_>) -> Vec<Choice> {

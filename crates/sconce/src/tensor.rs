@@ -94,6 +94,11 @@ impl Tensor {
         self.data.as_ref()
     }
 
+    /// The elements' bytes to be changed, in memory order.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.data.as_mut()
+    }
+
     /// The elements, in memory order.
     pub fn as_slice<T: Element>(&self) -> Result<&[T], Error> {
         self.typed::<T>().and_then(|()| view(self.data.as_ref()).ok_or(Error::OutOfMemory { bytes: 0 }))
@@ -240,8 +245,10 @@ mod tests {
 
     #[test]
     fn tensors_check_their_size_and_type() {
-        let tensor = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2]).unwrap();
+        let mut tensor = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2]).unwrap();
         assert_eq!(tensor.as_slice::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0]);
+        tensor.bytes_mut()[4..8].fill(0);
+        assert_eq!(tensor.as_slice::<f32>().unwrap(), [1.0, 0.0, 3.0, 4.0]);
         let error = tensor.as_slice::<i32>().unwrap_err().to_string();
         assert!(error.contains("float32") && error.contains("int32"), "{error}");
         let error = Tensor::from_slice(&[1.0f32], &[2, 2]).unwrap_err().to_string();

@@ -80,6 +80,12 @@ impl Site<'_, '_> {
         self.call("aten::masked_fill.Scalar", args, ty)
     }
 
+    /// Says that a size, if it is a symbol, is not larger than another, and that one could be the largest.
+    pub fn limit(&mut self, size: &Size, most: &Size) {
+        let most = self.function.symbols.most(most);
+        self.function.symbols.limit(size, most);
+    }
+
     /// The type of a tensor with the last dimension innermost.
     pub fn plain_type(&self, value: ValueId) -> TensorType {
         let ty = self.ty(value);

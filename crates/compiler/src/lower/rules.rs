@@ -9,6 +9,7 @@ mod elementwise;
 mod index;
 mod join;
 mod linear;
+mod loss;
 mod names;
 mod norm;
 mod pad;
@@ -39,6 +40,7 @@ const TABLES: &[Table] = &[
     index::RULES,
     join::RULES,
     linear::RULES,
+    loss::RULES,
     norm::RULES,
     pad::RULES,
     pool::RULES,

@@ -11,13 +11,58 @@
 use super::arguments::Arguments;
 use super::scope::Scope;
 use super::tensor::Tensor;
-use crate::ir::{Arg, Call};
+use crate::ir::{Arg, Call, ValueId};
 use sconce_format::ScalarType;
 
 /// Integers to numbers, known parameters per tensor.
 pub(super) const DEQUANTIZE: &str = "quantized_decomposed::dequantize_per_tensor";
 /// Numbers to integers, known parameters per tensor.
 pub(super) const QUANTIZE: &str = "quantized_decomposed::quantize_per_tensor";
+
+/// Operators that find parameters when the program runs.
+const CHOOSE: &[&str] = &[
+    "quantized_decomposed::choose_qparams.tensor",
+    "quantized_decomposed::choose_qparams_per_token_asymmetric",
+    "torchao::choose_qparams_affine",
+];
+/// Numbers to integers with such parameters, and back.
+const QUANTIZE_DYNAMIC: &[&str] = &[
+    "quantized_decomposed::quantize_per_tensor.tensor",
+    "quantized_decomposed::quantize_per_token",
+    "torchao::quantize_affine",
+];
+const DEQUANTIZE_DYNAMIC: &[&str] = &[
+    "quantized_decomposed::dequantize_per_tensor.tensor",
+    "quantized_decomposed::dequantize_per_token",
+    "torchao::dequantize_affine",
+];
+
+/// The numbers that a call dequantises after they were quantised with parameters found from them.
+pub(super) fn dynamic_source(scope: &Scope<'_>, dequantize: &Call) -> Option<ValueId> {
+    let quantize = scope.maker(Arguments(dequantize).optional("input")?)?;
+    let value = Arguments(quantize).optional("input")?;
+    let parameters = |call: &Call| -> Option<[ValueId; 2]> {
+        let argument = |names: [&str; 2]| names.into_iter().find_map(|name| Arguments(call).optional(name));
+        Some([argument(["scale", "scales"])?, argument(["zero_point", "zero_points"])?])
+    };
+    let own = parameters(quantize)?;
+    let choose = scope.maker(own[0])?;
+    let is = |call: &Call, names: &[&str]| call.operator().is_some_and(|name| names.contains(&name));
+    let chain = is(dequantize, DEQUANTIZE_DYNAMIC) && is(quantize, QUANTIZE_DYNAMIC) && is(choose, CHOOSE);
+    let same = choose.outputs == own && parameters(dequantize) == Some(own);
+    (chain && same && Arguments(choose).optional("input") == Some(value)).then_some(value)
+}
+
+/// Whether a call is a step of a dynamic quantisation.
+pub(super) fn is_dynamic_step(call: &Call) -> bool {
+    call.operator()
+        .is_some_and(|name| [CHOOSE, QUANTIZE_DYNAMIC, DEQUANTIZE_DYNAMIC].iter().any(|names| names.contains(&name)))
+}
+
+/// Whether a call dequantises integers of four bits.
+pub(super) fn has_four_bits(call: &Call) -> bool {
+    Arguments(call).int("quant_min", -128) == Ok(-8) && Arguments(call).int("quant_max", 127) == Ok(7)
+}
 
 /// Whether an operator makes numbers of integers.
 pub(super) fn is_dequantize(name: &str) -> bool {

@@ -87,6 +87,11 @@ impl<'p> Scope<'p> {
         }
     }
 
+    /// Whether something outside of these calls reads a value.
+    pub(super) fn is_output(&self, value: ValueId) -> bool {
+        self.outputs.contains(&value)
+    }
+
     /// Whether nothing reads a value.
     pub(super) fn is_unread(&self, value: ValueId) -> bool {
         self.readers(value).is_empty() && !self.outputs.contains(&value)

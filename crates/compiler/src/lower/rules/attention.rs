@@ -3,33 +3,33 @@
 use super::activation::masked_softmax;
 use super::{Answer, Table};
 use crate::Error;
-use crate::ir::{Arg, TensorType, ValueId};
+use crate::ir::{TensorType, ValueId};
 use crate::lower::Site;
 use crate::lower::calls::broadcast;
 use crate::size::Size;
 use sconce_format::ScalarType;
 
 pub(super) const RULES: Table = &[
-    ("aten::scaled_dot_product_attention", |site| attend(site).map(|(result, _)| vec![result])),
+    ("aten::scaled_dot_product_attention", |site| attend(site).map(|(result, ..)| vec![result])),
     ("aten::_scaled_dot_product_flash_attention_for_cpu", flash),
-    ("aten::_scaled_dot_product_attention_math", |site| attend(site).map(|(result, weights)| vec![result, weights])),
+    ("aten::_scaled_dot_product_attention_math", |site| attend(site).map(|(result, weights, _)| vec![result, weights])),
 ];
 
-/// The result and the weights.
-fn attend(site: &mut Site<'_, '_>) -> Result<(ValueId, ValueId), Error> {
+/// The result, the weights and the scores that they come from.
+fn attend(site: &mut Site<'_, '_>) -> Result<(ValueId, ValueId, ValueId), Error> {
     let [query, key, value] = ["query", "key", "value"].map(|name| site.tensor(name));
     let (query, mut key, mut value) = (query?, key?, value?);
     if site.bool("enable_gqa", false) {
         key = for_heads(site, key, query);
         value = for_heads(site, value, query);
     }
-    let scores = scores(site, query, key)?;
+    let mut scores = scores(site, query, key)?;
     let last = site.ty(scores).rank() - 1;
     let weights = match mask(site, scores)? {
         Some(mask) => {
             let ty = site.plain_type(scores);
-            let sum = site.binary("aten::add.Tensor", scores, mask, &ty);
-            masked_softmax(site, sum, last)
+            scores = site.binary("aten::add.Tensor", scores, mask, &ty);
+            masked_softmax(site, scores, last)
         }
         None => {
             let ty = site.plain_type(scores);
@@ -38,7 +38,7 @@ fn attend(site: &mut Site<'_, '_>) -> Result<(ValueId, ValueId), Error> {
         }
     };
     let ty = site.result(0);
-    Ok((site.matmul(weights, value, TensorType::new(ty.dtype, ty.sizes)), weights))
+    Ok((site.matmul(weights, value, TensorType::new(ty.dtype, ty.sizes)), weights, scores))
 }
 
 /// Products of queries and keys. Both get the root of the scale, which keeps half-precision numbers in range.
@@ -102,10 +102,12 @@ fn for_heads(site: &mut Site<'_, '_>, value: ValueId, query: ValueId) -> ValueId
     site.view(wide, sizes)
 }
 
-/// As the other one; the sums' logarithms, which only training reads, are not computed.
+/// As the other one, with the logarithms of the sums.
 fn flash(site: &mut Site<'_, '_>) -> Answer {
-    let (result, _) = attend(site)?;
+    let (result, weights, scores) = attend(site)?;
     let rest = site.result(1);
-    let logarithms = site.full(&rest, Arg::Float(0.0));
+    let last = site.ty(weights).rank() as i64 - 1;
+    let wide = site.cast(scores, rest.dtype);
+    let logarithms = site.call("aten::logsumexp", [("self", wide.into()), ("dim", vec![last].into())], rest);
     Ok(vec![result, logarithms])
 }

@@ -46,6 +46,26 @@ pub(super) const RULES: Table = &[
     ("aten::addcdiv", |site| add_product(site, "aten::div.Tensor")),
     ("aten::lerp.Scalar", lerp),
     ("aten::rsub.Tensor", reversed_difference),
+    ("aten::add.Tensor", number_first),
+    ("aten::sub.Tensor", number_first),
+    ("aten::mul.Tensor", number_first),
+    ("aten::div.Tensor", number_first),
+    ("aten::div.Tensor_mode", number_first),
+    ("aten::eq.Tensor", number_first),
+    ("aten::ne.Tensor", number_first),
+    ("aten::lt.Tensor", number_first),
+    ("aten::le.Tensor", number_first),
+    ("aten::gt.Tensor", number_first),
+    ("aten::ge.Tensor", number_first),
+    ("aten::remainder.Tensor", number_first),
+    ("aten::fmod.Tensor", number_first),
+    ("aten::bitwise_and.Tensor", number_first),
+    ("aten::bitwise_or.Tensor", number_first),
+    ("aten::bitwise_xor.Tensor", number_first),
+    ("aten::maximum", number_first),
+    ("aten::minimum", number_first),
+    ("aten::item", |site| Ok(site.renamed("aten::_local_scalar_dense"))),
+    ("aten::mvlgamma", mvlgamma),
     ("aten::floor_divide.Scalar", |site| divided(site, "floor")),
     ("aten::floor_divide", |site| divided(site, "floor")),
     ("aten::where.ScalarOther", choose),
@@ -189,6 +209,42 @@ fn lerp(site: &mut Site<'_, '_>) -> Answer {
         if weight.abs() < 0.5 { (start, "aten::add.Tensor", weight) } else { (end, "aten::sub.Tensor", 1.0 - weight) };
     let args = [("self", from.into()), ("other", way.into()), ("alpha", part.into())];
     Ok(vec![site.call(operator, args, ty)])
+}
+
+/// Python's numbers may come first, and where a tensor is due; they become tensors then.
+fn number_first(site: &mut Site<'_, '_>) -> Answer {
+    let (operator, ty) = (site.call.operator().unwrap_or_default().to_owned(), site.result(0));
+    let number = match site.arg("self") {
+        Arg::Value(_) => return Ok(site.renamed(operator)),
+        number => number.clone(),
+    };
+    let other = site.tensor("other")?;
+    let floating = matches!(number, Arg::Float(_));
+    let dtype = match (ty.dtype, site.ty(other).dtype) {
+        (ScalarType::Bool, own) if own.is_floating() || !floating => own,
+        (ScalarType::Bool, _) => ScalarType::Float,
+        (dtype, _) => dtype,
+    };
+    let mut args = vec![("self", Arg::from(site.number(number, dtype))), ("other", other.into())];
+    for name in ["alpha", "rounding_mode"] {
+        if *site.arg(name) != Arg::None {
+            args.push((name, site.arg(name).clone()));
+        }
+    }
+    Ok(vec![site.call(operator, args, ty)])
+}
+
+/// The logarithm of the gamma function of `p` dimensions.
+fn mvlgamma(site: &mut Site<'_, '_>) -> Answer {
+    let (x, ty, p) = (subject(site)?, site.result(0), site.int("p", 1)?);
+    let x = site.cast(x, ty.dtype);
+    let mut sum = site.full(&ty, (p * (p - 1)) as f64 / 4.0 * PI.ln());
+    for dimension in 0..p {
+        let shifted = site.scalar_call("aten::sub.Scalar", x, dimension as f64 / 2.0);
+        let term = site.unary("aten::lgamma", shifted);
+        sum = site.binary("aten::add.Tensor", sum, term, &ty);
+    }
+    Ok(vec![sum])
 }
 
 fn reversed_difference(site: &mut Site<'_, '_>) -> Answer {

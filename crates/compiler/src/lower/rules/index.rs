@@ -15,7 +15,13 @@ pub(super) const RULES: Table = &[
     ("aten::index_fill.int_Tensor", fill_along),
     ("aten::take", take),
     ("aten::take_along_dim", take_along_dim),
-    ("aten::argwhere", |site| Ok(site.renamed("aten::nonzero"))),
+    ("aten::argwhere", |site| at_most_all(site, "aten::nonzero")),
+    ("aten::nonzero", |site| at_most_all(site, "aten::nonzero")),
+    ("aten::masked_select", |site| at_most_all(site, "aten::masked_select")),
+    ("aten::_unsafe_masked_index", masked_index),
+    ("aten::_unsafe_masked_index_put_accumulate", masked_put),
+    ("aten::max_unpool2d", |site| unpool(site, 2)),
+    ("aten::max_unpool3d", |site| unpool(site, 3)),
     ("aten::nonzero_numpy", nonzero_columns),
     ("aten::where", nonzero_columns),
     ("aten::one_hot", one_hot),
@@ -117,15 +123,86 @@ fn take_along_dim(site: &mut Site<'_, '_>) -> Answer {
         let (a, b) = (wide(site.ty(x).sizes), wide(site.ty(index).sizes));
         (x, index) = (site.expand(x, &a), site.expand(index, &b));
     }
+    // Places may be counted from the end.
+    let size = site.ty(x).sizes[dim].clone();
+    let index = site.scalar_call("aten::remainder.Scalar", index, size);
     let args = [("self", x.into()), ("dim", (dim as i64).into()), ("index", index.into())];
     Ok(vec![site.call("aten::gather", args, ty)])
 }
 
+/// How many elements are found nobody knows, but there are not more than there are.
+fn at_most_all(site: &mut Site<'_, '_>, operator: &'static str) -> Answer {
+    let x = site.tensor("self")?;
+    let mut sizes = site.ty(x).sizes;
+    if let Some(mask) = site.optional_tensor("mask") {
+        sizes = crate::lower::calls::broadcast(&sizes, &site.ty(mask).sizes);
+    }
+    let found = site.result(0).sizes.first().cloned().unwrap_or_default();
+    site.limit(&found, &TensorType::new(ScalarType::Bool, sizes).count());
+    Ok(site.renamed(operator))
+}
+
+/// Indices with zeros where a mask says no, and the opposite of the mask.
+fn masked_indices(site: &mut Site<'_, '_>) -> Result<(Arg, ValueId), Error> {
+    let mask = site.tensor("mask")?;
+    let not = site.unary("aten::logical_not", mask);
+    let Arg::Values(indices) = site.arg("indices") else {
+        return Err(Error::unsupported("indices that are no tensors"));
+    };
+    let mut masked = Vec::new();
+    for index in indices {
+        masked.push(index.map(|index| {
+            let sizes = crate::lower::calls::broadcast(&site.ty(index).sizes, &site.ty(mask).sizes);
+            let index = site.expand(index, &sizes);
+            site.fill_where(index, not, 0)
+        }));
+    }
+    Ok((Arg::Values(masked), not))
+}
+
+/// Elements by their places, and a number where a mask says no.
+fn masked_index(site: &mut Site<'_, '_>) -> Answer {
+    let (x, ty) = (subject(site)?, site.result(0));
+    let (indices, not) = masked_indices(site)?;
+    let found = site.call("aten::index.Tensor", [("self", x.into()), ("indices", indices)], ty);
+    Ok(vec![site.fill_where(found, not, site.scalar("fill", 0))])
+}
+
+/// Values added at places, but not where a mask says no.
+fn masked_put(site: &mut Site<'_, '_>) -> Answer {
+    let (x, values, ty) = (subject(site)?, site.tensor("values")?, site.result(0));
+    let (indices, not) = masked_indices(site)?;
+    let sizes = crate::lower::calls::broadcast(&site.ty(values).sizes, &site.ty(not).sizes);
+    let values = site.expand(values, &sizes);
+    let values = site.fill_where(values, not, 0);
+    let args = [("self", x.into()), ("indices", indices), ("values", values.into()), ("accumulate", true.into())];
+    Ok(vec![site.call("aten::index_put", args, ty)])
+}
+
+/// Elements back at the places that a pool found them at, zeros elsewhere.
+fn unpool(site: &mut Site<'_, '_>, dims: usize) -> Answer {
+    let (x, indices, ty) = (subject(site)?, site.tensor("indices")?, site.result(0));
+    let flat = |ty: &TensorType| {
+        let (outer, inner) = ty.sizes.split_at(ty.rank() - dims);
+        [outer, &[inner.iter().fold(Size::from(1), |count, size| count.times(size))]].concat()
+    };
+    let (own, all) = (flat(&site.ty(x)), flat(&ty));
+    let (x, indices) = (site.view(x, own.clone()), site.view(indices, own));
+    let zeros = site.full(&ty.with_sizes(all.clone()), 0);
+    let last = Arg::from(all.len() as i64 - 1);
+    let args = [("self", zeros.into()), ("dim", last), ("index", indices.into()), ("src", x.into())];
+    let put = site.call("aten::scatter.src", args, ty.with_sizes(all));
+    Ok(vec![site.view(put, ty.sizes)])
+}
+
 /// The places of what is not zero, a tensor for each dimension.
 fn nonzero_columns(site: &mut Site<'_, '_>) -> Answer {
-    let x = site.optional_tensor("condition").map_or_else(|| subject(site), Ok)?;
+    let mut x = site.optional_tensor("condition").map_or_else(|| subject(site), Ok)?;
     let ty = site.result(0);
     let count = site.call.outputs.len();
+    if site.ty(x).rank() == 0 {
+        x = site.view(x, vec![1.into()]);
+    }
     let all = ty.with_sizes([ty.sizes[0].clone(), (count as i64).into()]);
     let places = site.call("aten::nonzero", [("self", x.into())], all);
     Ok((0..count).map(|column| site.select(places, 1, (column as i64).into())).collect())

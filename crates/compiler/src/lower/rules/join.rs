@@ -54,7 +54,7 @@ fn split(site: &mut Site<'_, '_>, dim: Option<usize>) -> Answer {
         None => site.dim("dim", 0, rank)?,
     };
     let types: Vec<TensorType> = (0..site.call.outputs.len()).map(|index| site.result(index)).collect();
-    let sizes: Vec<Size> = types.iter().map(|ty| ty.sizes[dim].clone()).collect();
+    let sizes: Vec<Size> = types.iter().map(|ty| ty.sizes.get(dim).cloned().unwrap_or_default()).collect();
     let args = [("self", x.into()), ("split_sizes", sizes.into()), ("dim", (dim as i64).into())];
     Ok(site.call_many("aten::split_with_sizes", args, types))
 }

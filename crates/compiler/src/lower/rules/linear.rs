@@ -7,6 +7,7 @@ use crate::lower::{Site, place};
 use crate::size::Size;
 
 pub(super) const RULES: Table = &[
+    ("aten::linear", linear),
     ("aten::matmul", matmul),
     ("aten::mv", |site| product(site, "self", "vec")),
     ("aten::dot", |site| product(site, "self", "tensor")),
@@ -85,6 +86,19 @@ fn matmul(site: &mut Site<'_, '_>) -> Answer {
     Ok(vec![site.view(product, ty.sizes)])
 }
 
+/// A weight of one dimension is a vector; the runtime takes matrices.
+fn linear(site: &mut Site<'_, '_>) -> Answer {
+    let (input, weight, ty) = (site.tensor("input")?, site.tensor("weight")?, site.result(0));
+    if site.ty(weight).rank() != 1 {
+        return Ok(site.renamed("aten::linear"));
+    }
+    let product = site.matmul(input, weight, ty.clone());
+    Ok(vec![match site.optional_tensor("bias") {
+        Some(bias) => site.binary("aten::add.Tensor", product, bias, &ty),
+        None => product,
+    }])
+}
+
 /// The product of two arguments by the rules of `torch.matmul`.
 fn product(site: &mut Site<'_, '_>, left: &str, right: &str) -> Answer {
     let (left, right, ty) = (site.tensor(left)?, site.tensor(right)?, site.result(0));
@@ -121,13 +135,22 @@ fn contracted(site: &mut Site<'_, '_>, left: ValueId, right: ValueId, first: &[u
 }
 
 fn tensordot(site: &mut Site<'_, '_>) -> Answer {
-    let (left, right) = (site.tensor("self")?, site.tensor("other")?);
+    let (mut left, mut right) = (site.tensor("self")?, site.tensor("other")?);
     let dims = |site: &Site<'_, '_>, name: &str, value: ValueId| -> Result<Vec<usize>, Error> {
         let rank = site.ty(value).rank();
         let all = site.ints(name, &[])?.into_iter().map(|dim| place(dim, rank));
         all.collect::<Option<_>>().ok_or_else(|| Error::unsupported("dimensions that a tensor does not have"))
     };
     let (first, second) = (dims(site, "dims_self", left)?, dims(site, "dims_other", right)?);
+    // A dimension of one element meets the sum of the other's.
+    for (&a, &b) in first.iter().zip(&second) {
+        let [x, y] = [(left, a), (right, b)].map(|(value, dim)| site.ty(value).sizes[dim].number() == Some(1));
+        match (x, y) {
+            (true, false) => right = site.sum(right, &[b], true),
+            (false, true) => left = site.sum(left, &[a], true),
+            _ => {}
+        }
+    }
     Ok(vec![contracted(site, left, right, &first, &second)])
 }
 
@@ -164,7 +187,12 @@ fn added(site: &mut Site<'_, '_>, product: ValueId) -> Answer {
         Arg::Bool(own) => f64::from(u8::from(*own)) == number,
         _ => false,
     };
-    let (beta, alpha) = (site.scalar("beta", 1), site.scalar("alpha", 1));
+    // Factors of integers are integers.
+    let factor = |name: &str| match site.scalar(name, 1) {
+        Arg::Float(number) if ty.dtype.is_integral(true) => Arg::from(number as i64),
+        other => other,
+    };
+    let (beta, alpha) = (factor("beta"), factor("alpha"));
     if is(&beta, 0.0) {
         let scaled = if is(&alpha, 1.0) { product } else { site.scalar_call("aten::mul.Scalar", product, alpha) };
         return Ok(vec![site.expand(scaled, &ty.sizes)]);

@@ -35,6 +35,8 @@ pub(super) const RULES: Table = &[
     ("aten::numpy_T", reversed),
     ("aten::mT", adjoint),
     ("aten::mH", adjoint),
+    ("aten::matrix_H", adjoint),
+    ("aten::sum_to_size", sum_to_size),
     ("aten::adjoint", adjoint),
     ("aten::H", reversed),
     ("aten::view_copy", reshaped),
@@ -123,4 +125,15 @@ fn same_bits(site: &mut Site<'_, '_>) -> Answer {
         return Err(Error::unsupported(format!("the bits of {} as {}", from.name(), to.name())));
     }
     reshaped(site)
+}
+
+/// The opposite of an expansion: what was repeated is summed.
+fn sum_to_size(site: &mut Site<'_, '_>) -> Answer {
+    let (value, ty) = (site.tensor("self")?, site.result(0));
+    let sizes = site.ty(value).sizes;
+    let new = sizes.len() - ty.rank();
+    let other = |dim: usize| dim < new || sizes[dim] != ty.sizes[dim - new];
+    let dims: Vec<usize> = (0..sizes.len()).filter(|&dim| other(dim)).collect();
+    let sum = if dims.is_empty() { value } else { site.reduce("aten::sum.dim_IntList", value, &dims, true, ty.dtype) };
+    Ok(vec![site.view(sum, ty.sizes)])
 }

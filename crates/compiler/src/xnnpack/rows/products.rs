@@ -6,7 +6,7 @@ use super::super::quantization::{self, Grid};
 use super::super::scope::Scope;
 use super::super::tensor::Tensor;
 use super::maps::norm_factors;
-use super::quantized::{dynamic_input, integer_bias, integer_weight};
+use super::quantized::{dynamic_input, integer_bias, integer_weight, rows_of};
 use super::{Integers, Joins, Row, both, row, tail};
 use crate::ir::{Call, ValueId};
 use sconce_format::ScalarType;
@@ -38,7 +38,8 @@ struct Weight {
 
 /// Whether the weights of a call are dequantised integers of a kind that goes with integer operands.
 pub(super) fn has_integer_weights(b: &Builder<'_>, call: &Call) -> bool {
-    let grid = integer_grid(b.scope, call);
+    let maker = Arguments(call).optional("weight").and_then(|weight| b.scope.maker(weight));
+    let grid = integer_grid(b.scope, call).filter(|_| !maker.is_some_and(quantization::has_four_bits));
     match (grid, call.operator()) {
         (Some(Grid::PerTensor { zero: 0, .. }), _) => true,
         (Some(Grid::PerChannel { axis: 0, .. }), Some("aten::linear")) => true,
@@ -129,13 +130,19 @@ fn convolution(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
     if rank != b.scope.ty(weight)?.rank() {
         return Err(format!("its input has {rank} dimensions"));
     }
-    let result = tail(b, call, Joins::Norm);
-    let input1_id = b.operand(input, Layout::Channels)?;
-    let [filter_id, bias_id] = if b.quantized {
-        let shape = |tensor| window.filter(tensor);
+    let dynamic = dynamic_input(b.scope, call);
+    let result = tail(b, call, if dynamic.is_some() { Joins::Limits } else { Joins::Norm });
+    let shape = |tensor| window.filter(tensor);
+    let [input1_id, filter_id, bias_id] = if let Some(dynamic) = dynamic {
+        let input = rows_of(b, call, dynamic, Layout::Channels, 3)?;
         let filter = integer_weight(b, call, shape, window.channel_dim())?;
-        [filter, integer_bias(b, call, input)?]
+        [input, filter, shifted_bias(b, bias, None, ScalarType::Float)?]
+    } else if b.quantized {
+        let input_id = b.operand(input, Layout::Channels)?;
+        let filter = integer_weight(b, call, shape, window.channel_dim())?;
+        [input_id, filter, integer_bias(b, call, input)?]
     } else {
+        let input_id = b.operand(input, Layout::Channels)?;
         let dtype = b.scope.ty(weight)?.dtype;
         let filter = b.constant(float(dtype)?, |scope| {
             let weight = scope.known(weight)?;
@@ -146,7 +153,7 @@ fn convolution(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
                 None => weight,
             }))
         })?;
-        [filter, shifted_bias(b, bias, result.norm, dtype)?]
+        [input_id, filter, shifted_bias(b, bias, result.norm, dtype)?]
     };
     let output_id = b.define(result.value, Layout::Channels)?;
     let table = Convolution {
@@ -225,12 +232,12 @@ fn shifted_bias(
 fn linear(b: &mut Builder<'_>, call: &Call, input: &str, weight: Weight, bias: Option<ValueId>) -> Result<(), String> {
     must_be_known(b.scope, weight.value, "weight")?;
     bias.map_or(Ok(()), |bias| must_be_known(b.scope, bias, "bias"))?;
-    let dynamic = dynamic_input(b.scope, call, input);
+    let dynamic = dynamic_input(b.scope, call);
     let value = b.read(call, input)?;
     let result = tail(b, call, Joins::Limits);
     let dtype = b.scope.ty(weight.value)?.dtype;
     let (input1_id, filter_id, bias_id) = if let Some(dynamic) = dynamic {
-        let input = super::quantized::rows_of(b, dynamic, Layout::Plain, 1)?;
+        let input = rows_of(b, call, dynamic, Layout::Plain, 1)?;
         let filter = integer_weight(b, call, |tensor| tensor, 0)?;
         (input, filter, shifted_bias(b, bias, None, ScalarType::Float)?)
     } else if b.quantized {

@@ -1,19 +1,32 @@
 //! Conversions between numbers and integers, and integer weights.
+//!
+//! Where parameters are found when the program runs, the payload has one conversion per row of numbers in the place of
+//! the export's three calls; that is what the official exporter does, too.
 
 use super::super::arguments::Arguments;
 use super::super::builder::{Builder, Layout};
-use super::super::quantization::{DEQUANTIZE, Grid, QUANTIZE};
+use super::super::quantization::{self, DEQUANTIZE, Grid, QUANTIZE, dynamic_source, has_four_bits};
 use super::super::scope::Scope;
 use super::super::tensor::Tensor;
 use super::products::integer_grid;
 use super::{Row, row};
 use crate::ir::{Call, ValueId};
+use half::bf16;
 use sconce_format::ScalarType;
 use sconce_format::xnnpack::model::{Operation, Quantization, Unary};
 use sconce_format::xnnpack::{Datatype, NONE};
 
 pub(super) const ROWS: &[Row] = &[
     row(QUANTIZE, quantize),
+    row("quantized_decomposed::choose_qparams.tensor", dynamic_step),
+    row("quantized_decomposed::choose_qparams_per_token_asymmetric", dynamic_step),
+    row("quantized_decomposed::quantize_per_tensor.tensor", dynamic_step),
+    row("quantized_decomposed::quantize_per_token", dynamic_step),
+    row("quantized_decomposed::dequantize_per_tensor.tensor", dynamic_step),
+    row("quantized_decomposed::dequantize_per_token", dynamic_step),
+    row("torchao::choose_qparams_affine", dynamic_step),
+    row("torchao::quantize_affine", dynamic_step),
+    row("torchao::dequantize_affine", dynamic_step),
     // A node is made when somebody asks for the numbers.
     row(DEQUANTIZE, |b, c| {
         let value = Arguments(c).tensor("input")?;
@@ -43,16 +56,61 @@ fn quantize(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
     Ok(())
 }
 
-/// The numbers before they were quantised with parameters found when the program runs, if that is what an argument is.
-pub(super) fn dynamic_input(_scope: &Scope<'_>, _call: &Call, _name: &str) -> Option<ValueId> {
-    None
+/// A step of a dynamic quantisation: no node, because what reads its end converts the numbers itself.
+fn dynamic_step(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
+    if serves(b.scope, call) {
+        return Ok(());
+    }
+    Err("not all that reads it is a linear layer or convolution with weights of a kind that XNNPACK has".to_owned())
 }
 
-/// Numbers converted with a scale for each row.
-pub(super) fn rows_of(b: &mut Builder<'_>, value: ValueId, layout: Layout, row: i32) -> Result<u32, String> {
-    let input_id = b.operand(value, layout)?;
-    let output_id = b.rows(value, layout, row)?;
+/// Whether all that comes of a step of a dynamic quantisation goes into calls that do it themselves.
+fn serves(scope: &Scope<'_>, call: &Call) -> bool {
+    let reader = |reader: &&Call, value: ValueId| {
+        if quantization::is_dynamic_step(reader) { serves(scope, reader) } else { takes_dynamic(scope, reader, value) }
+    };
+    let fits = |&value: &ValueId| !scope.is_output(value) && scope.readers(value).iter().all(|own| reader(own, value));
+    call.outputs.iter().all(fits)
+}
+
+fn takes_dynamic(scope: &Scope<'_>, call: &Call, value: ValueId) -> bool {
+    Arguments(call).optional("input") == Some(value) && dynamic_input(scope, call).is_some()
+}
+
+/// The numbers that a linear layer or convolution gets, before they were quantised with parameters found when the
+/// program runs, if its weights go with that.
+pub(super) fn dynamic_input(scope: &Scope<'_>, call: &Call) -> Option<ValueId> {
+    let arguments = Arguments(call);
+    let source = dynamic_source(scope, scope.maker(arguments.optional("input")?)?)?;
+    let maker = scope.maker(arguments.optional("weight")?)?;
+    let fits = match (call.operator()?, integer_grid(scope, call)?, has_four_bits(maker)) {
+        ("aten::linear", Grid::PerChannel { axis: 0, .. }, _) => true,
+        ("aten::linear", Grid::PerGroup { size, .. }, true) => size > 0 && size.is_multiple_of(32),
+        ("aten::convolution", Grid::PerChannel { axis: 0, .. }, false) => {
+            let sizes = scope.ty(arguments.optional("weight")?).ok()?.numbers()?;
+            sizes.len() == 4 && sizes[1] > 1 && !arguments.bool("transposed", false)
+        }
+        _ => false,
+    };
+    (fits && scope.is_known(arguments.optional("weight")?)).then_some(source)
+}
+
+/// What a call reads, converted with a scale for each row of `row` dimensions.
+pub(super) fn rows_of(
+    b: &mut Builder<'_>,
+    call: &Call,
+    from: ValueId,
+    layout: Layout,
+    row: i32,
+) -> Result<u32, String> {
+    let value = Arguments(call).tensor("input")?;
+    if b.has(value, layout) {
+        return b.operand(value, layout);
+    }
+    let input_id = b.operand(from, layout)?;
+    let output_id = b.rows(from, layout, row)?;
     b.node(Operation::Convert(Unary { input_id, output_id, flags: 0 }), None);
+    b.alias(value, layout, output_id)?;
     Ok(output_id)
 }
 
@@ -63,33 +121,36 @@ pub(super) fn integer_weight<'p>(
     shape: impl FnOnce(Tensor<'p>) -> Tensor<'p>,
     channel_dim: usize,
 ) -> Result<u32, String> {
-    let (tensor, grid) = integers_of(b, call)?;
+    let maker = b.scope.maker(Arguments(call).tensor("weight")?).ok_or("its weight is not quantised")?;
+    let grid = integer_grid(b.scope, call).ok_or("its weight is not quantised")?;
     if b.rehearses() {
-        return Ok(b.quantized_constant(
-            Datatype::QInt8,
-            &[1],
-            &[0],
-            Quantization::PerTensor { scale: 1.0, zero_point: 0 },
-        ));
+        return b.constant(Datatype::Fp32, |_| Ok(Tensor::floats(ScalarType::Float, &[], &[])));
     }
-    let tensor = shape(tensor);
+    let tensor = shape(b.scope.known(Arguments(maker).tensor("input")?)?);
     let dims: Vec<u32> = tensor.sizes.iter().map(|&size| size as u32).collect();
+    let (bytes, channel_dim) =
+        (if has_four_bits(maker) { tensor.nibbles().into() } else { tensor.bytes }, channel_dim as i32);
     let (dtype, quantization) = match grid {
         Grid::PerTensor { scale, zero } => (Datatype::QInt8, Quantization::PerTensor { scale, zero_point: zero }),
-        Grid::PerChannel { scales, .. } => {
-            let scales = b.scales(&floats(&scales), scales.len());
-            (Datatype::QCInt8, Quantization::PerChannel { channel_dim: channel_dim as i32, scales })
+        // The official exporter writes four bits with a scale for each row as groups of the whole row.
+        Grid::PerChannel { scales, .. } if has_four_bits(maker) && dims[1].is_multiple_of(32) => {
+            groups(b, &scales, dims[1] as i32)
         }
-        Grid::PerGroup { .. } => return Err("its weight has groups of scales".to_owned()),
+        Grid::PerChannel { scales, .. } => {
+            let dtype = if has_four_bits(maker) { Datatype::QCInt4 } else { Datatype::QCInt8 };
+            let scales = b.scales(&floats(&scales), scales.len());
+            (dtype, Quantization::PerChannel { channel_dim, scales })
+        }
+        Grid::PerGroup { scales, size } => groups(b, &scales, size as i32),
     };
-    Ok(b.quantized_constant(dtype, &dims, &tensor.bytes, quantization))
+    Ok(b.quantized_constant(dtype, &dims, &bytes, quantization))
 }
 
-/// The integers of a call's weight and what they stand for.
-fn integers_of<'p>(b: &Builder<'p>, call: &Call) -> Result<(Tensor<'p>, Grid), String> {
-    let maker = b.scope.maker(Arguments(call).tensor("weight")?).ok_or("its weight is not quantised")?;
-    let tensor = b.scope.known(Arguments(maker).tensor("input")?)?;
-    Ok((tensor, integer_grid(b.scope, call).ok_or("its weight is not quantised")?))
+/// Integers of four bits in groups; their scales have sixteen.
+fn groups(b: &mut Builder<'_>, scales: &[f32], group_size: i32) -> (Datatype, Quantization) {
+    let bytes: Vec<u8> = scales.iter().flat_map(|&scale| bf16::from_f32(scale).to_le_bytes()).collect();
+    let scales = b.scales(&bytes, scales.len());
+    (Datatype::QBInt4, Quantization::PerChannelGroup { channel_dim: 0, group_size, scales })
 }
 
 /// The bias of a call on integers: 32 bits, with the scale of a product of input and weight.

@@ -1,0 +1,7 @@
+"""``python -m sconce.export``"""
+
+import sys
+
+from ._command import main
+
+sys.exit(main())

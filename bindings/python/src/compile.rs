@@ -1,0 +1,54 @@
+//! Exported programs to programs.
+use crate::error;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use sconce::Code;
+use sconce_compiler::{Error, Options};
+use sconce_format::pt2::Archive;
+
+/// The backends that the compiler can delegate to.
+const BACKENDS: &[&str] = &[];
+
+/// The backends that `compile` knows.
+#[pyfunction]
+pub(crate) fn compiler_backends() -> Vec<&'static str> {
+    BACKENDS.to_vec()
+}
+
+/// Compiles the bytes of a `.pt2` archive to those of a `.pte` program, without the interpreter's lock.
+#[pyfunction]
+#[pyo3(signature = (archive, backends=Vec::new(), quantize=None))]
+pub(crate) fn compile<'py>(
+    py: Python<'py>,
+    archive: &[u8],
+    backends: Vec<String>,
+    quantize: Option<String>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let program = py.detach(|| translate(archive, &backends, quantize.as_deref()));
+    program.map(|program| PyBytes::new(py, &program)).map_err(|(sentence, code)| error::coded(sentence, code as u32))
+}
+
+/// Calls the compiler.
+fn translate(archive: &[u8], backends: &[String], quantize: Option<&str>) -> Result<Vec<u8>, (String, Code)> {
+    if let Some(unknown) = backends.iter().find(|name| !BACKENDS.contains(&name.as_str())) {
+        let known = if BACKENDS.is_empty() { "none".to_owned() } else { BACKENDS.join(", ") };
+        return Err((format!("the compiler has no backend {unknown:?}; it has {known}"), Code::InvalidArgument));
+    }
+    if let Some(scheme) = quantize {
+        let sentence = format!("the compiler has no quantisation {scheme:?}; quantise the module before its export");
+        return Err((sentence, Code::InvalidArgument));
+    }
+    let compiled = Archive::read(archive).map_err(Error::from);
+    let compiled = compiled.and_then(|archive| sconce_compiler::compile(&archive, &Options::default()));
+    compiled.map_err(|error| (error.to_string(), code(&error)))
+}
+
+/// The number by which the C++ runtime would report such an error.
+fn code(error: &Error) -> Code {
+    match error {
+        Error::File(_) => Code::InvalidProgram,
+        Error::Operators(_) => Code::OperatorMissing,
+        Error::At { error, .. } => code(error),
+        _ => Code::NotSupported,
+    }
+}

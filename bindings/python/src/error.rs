@@ -1,0 +1,16 @@
+//! Errors as `sconce.Error`: the sentence, and the number by which the C++ runtime reports such an error.
+use pyo3::PyErr;
+
+mod python {
+    pyo3::import_exception!(sconce._error, Error);
+}
+
+/// An error with a code.
+pub(crate) fn coded(sentence: impl ToString, code: u32) -> PyErr {
+    python::Error::new_err((sentence.to_string(), code))
+}
+
+/// An error of the runtime.
+pub(crate) fn runtime(error: sconce::Error) -> PyErr {
+    coded(&error, error.code())
+}

@@ -1,0 +1,132 @@
+//! Broken exports: golden `.pt2` files whose graphs were changed in ways that keep them readable, thousands of times.
+//!
+//! Every outcome must be a program or an error. `MUTATIONS` sets the number; a failure prints the file and the round that
+//! repeats it.
+use sconce_compiler::Options;
+use sconce_format::pt2::Archive;
+use serde_json::Value;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+/// Marsaglia's xorshift: small, and the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+}
+
+/// Numbers that break careless arithmetic.
+const NASTY: [i64; 12] = [0, 1, -1, 2, 3, 7, -7, 255, 1 << 31, i64::MAX, i64::MIN, 1 << 40];
+
+/// Calls `each` for every part of a document.
+fn walk(value: &mut Value, each: &mut dyn FnMut(&mut Value)) {
+    each(value);
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| walk(item, each)),
+        Value::Object(items) => items.iter_mut().for_each(|(_, item)| walk(item, each)),
+        _ => {}
+    }
+}
+
+/// Changes one part of a document.
+fn mutate(document: &mut Value, random: &mut Random) {
+    let (mut parts, mut words) = (0, Vec::new());
+    walk(document, &mut |part| {
+        parts += 1;
+        words.extend(part.as_str().map(str::to_owned));
+    });
+    let (chosen, kind, number) = (random.below(parts), random.below(4), NASTY[random.below(NASTY.len())]);
+    let word = words.get(random.below(words.len())).cloned().unwrap_or_default();
+    let place = random.next() as usize;
+    let mut at = 0;
+    walk(document, &mut |part| {
+        at += 1;
+        if at - 1 != chosen {
+            return;
+        }
+        match part {
+            Value::Number(_) => *part = number.into(),
+            Value::String(text) => *text = word.clone(),
+            Value::Bool(truth) => *truth = !*truth,
+            Value::Array(items) if !items.is_empty() => {
+                let place = place % items.len();
+                match kind {
+                    0 => drop(items.remove(place)),
+                    1 => items.push(items[place].clone()),
+                    2 => items.swap(0, place),
+                    _ => items.clear(),
+                }
+            }
+            _ => {}
+        }
+    });
+}
+
+fn files() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/pt2");
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|kind| kind == "pt2")).collect();
+    files.sort();
+    files
+}
+
+/// The graph in a file, as a document.
+fn document(file: &[u8]) -> Value {
+    let start = b"{\"graph_module\"";
+    let place = file.windows(start.len()).position(|window| window == start).expect("a graph");
+    serde_json::Deserializer::from_slice(&file[place..]).into_iter().next().expect("a graph").expect("a document")
+}
+
+#[test]
+fn changed_graphs_give_programs_or_errors() {
+    let number = std::env::var("MUTATIONS").ok().and_then(|number| number.parse().ok()).unwrap_or(4000);
+    let files: Vec<_> = files().into_iter().map(|path| (std::fs::read(&path).unwrap(), path)).collect();
+    assert!(!files.is_empty(), "there are golden exports");
+    let loaded: Vec<_> =
+        files.iter().map(|(file, path)| (Archive::read(file).unwrap(), document(file), path)).collect();
+    let (mut read, mut compiled) = (0, 0);
+    for round in 0..number {
+        let (archive, original, path) = &loaded[round % loaded.len()];
+        let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (round as u64 + 1));
+        let mut changed = original.clone();
+        (0..1 + random.below(3)).for_each(|_| mutate(&mut changed, &mut random));
+        let Ok(program) = serde_json::from_value(changed) else { continue };
+        let mut archive = archive.clone();
+        archive.models[0].program = program;
+        read += 1;
+        let compile = || sconce_compiler::compile(&archive, &Options::default()).is_ok();
+        let outcome = catch_unwind(AssertUnwindSafe(compile));
+        compiled += usize::from(outcome.unwrap_or_else(|_| panic!("{} in round {round}", path.display())));
+    }
+    assert!(read > number / 4 && compiled > 0 && compiled < read, "{read} read, {compiled} compiled");
+}
+
+#[test]
+fn changed_files_are_read_or_refused() {
+    for path in files() {
+        let file = std::fs::read(&path).unwrap();
+        let mut random = Random(0x2545_f491_4f6c_dd1d);
+        for _ in 0..60 {
+            let mut changed = file.clone();
+            match random.below(3) {
+                0 => changed.truncate(random.below(file.len())),
+                _ => {
+                    for _ in 0..1 + random.below(8) {
+                        let at = random.below(changed.len());
+                        changed[at] ^= 1 << random.below(8);
+                    }
+                }
+            }
+            let _ = Archive::read(&changed);
+        }
+    }
+}

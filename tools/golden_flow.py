@@ -1,0 +1,258 @@
+"""Exported programs (`.pt2`) with state, branches, loops, writes through views and sizes that follow from others.
+
+usage: golden_flow.py [OUT]    (default: tests/golden/pt2)
+
+OUT/NAME.pt2 beside NAME.stepN.npz: runs that follow one another on one session. The golden values are those of eager
+PyTorch. Programs whose name ends in `_core` are exported after `run_decompositions()`.
+"""
+
+import copy
+import os
+import sys
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch._higher_order_ops.map import map as map_over
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
+from torch.export import Dim, export, save
+from torch.utils._pytree import tree_leaves
+
+warnings.filterwarnings("ignore")
+normal = torch.randn
+
+
+class Case(NamedTuple):
+    module: torch.nn.Module
+    runs: list[tuple]
+    dynamic: Any = None
+
+
+class Cache(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("cache", torch.arange(32.0).reshape(1, 8, 4))
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x, place):
+        self.cache[:, place] = self.linear(x)
+        return (self.cache * 2).sum(1)
+
+
+class Counter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(1))
+        self.register_buffer("before", torch.ones(1))
+
+    def forward(self, x):
+        self.before.copy_(self.count)
+        self.count.add_(1)
+        return x + self.count, self.before + 0
+
+
+class Swap(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("a", torch.ones(2))
+        self.register_buffer("b", torch.full((2,), 5.0))
+
+    def forward(self, x):
+        old = self.a.clone()
+        self.a.copy_(self.b)
+        self.b.copy_(old + x)
+        return self.a - self.b
+
+
+class Views(torch.nn.Module):
+    def forward(self, x):
+        whole = x.clone()
+        below = whole[1:]
+        below[0].mul_(2)
+        flat = whole.view(-1)
+        flat[3:6] += 1
+        turned = whole.t()
+        turned[0] = 7
+        upper, lower = whole.chunk(2, 0)
+        lower.neg_()
+        whole.unbind(0)[1].zero_()
+        whole.permute(1, 0).unsqueeze(0)[:, 1, :].add_(3)
+        return whole, below, flat, turned, upper
+
+
+class Argument(torch.nn.Module):
+    def forward(self, x, y):
+        x.add_(y)
+        return x * 2
+
+
+class Branch(torch.nn.Module):
+    def forward(self, x, switch):
+        yes, no = (lambda a: (a + 1, a.sum())), (lambda a: (a * 2, a.max()))
+        return torch.cond(switch.sum() > 0, yes, no, (x,))
+
+
+class Branches(torch.nn.Module):
+    def forward(self, x, switch):
+        inner = lambda a: torch.cond(a.sum() > 0, lambda b: b.sin(), lambda b: b.cos(), (a,))
+        return torch.cond(switch.sum() > 0, inner, lambda a: a * 2, (x,)) + 1
+
+
+class Map(torch.nn.Module):
+    def forward(self, rows, y):
+        return map_over(lambda row, y: row * y + 1, rows, y)
+
+
+class Scan(torch.nn.Module):
+    def forward(self, first, rows):
+        return scan(lambda carry, row: (carry * 0.5 + row, (carry + row).relu()), first, rows)
+
+
+class While(torch.nn.Module):
+    def forward(self, i, x, y):
+        body = lambda i, x, y: (i + 1, y.clone(), x * 1.5)
+        return while_loop(lambda i, x, y: (i < 5).squeeze(), body, (i, x, y))
+
+
+class Sizes(torch.nn.Module):
+    def forward(self, x, y):
+        with torch.no_grad():
+            rows = x.reshape(x.shape[0] * 2, -1) + 1
+        rows = rows[1:]
+        rows[0].mul_(2)
+        return torch.cat([rows, y]), {"turned": rows.t(), "number": x.shape[0] * 3}
+
+
+class Batch(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3, 2, 1)
+        self.linear, self.norm = torch.nn.Linear(4, 5), torch.nn.LayerNorm(5)
+
+    def forward(self, x):
+        y = F.adaptive_avg_pool2d(self.conv(x).relu(), 1).flatten(1)
+        y = self.norm(self.linear(y))
+        return torch.softmax(y, -1), y.view(y.shape[0] * 5)
+
+
+class Attention(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.project = torch.nn.Linear(16, 48)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        query, key, value = self.project(x).view(batch, length, 3, 4, 4).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        return y.transpose(1, 2).reshape(batch, length, width)
+
+
+class Number(torch.nn.Module):
+    def forward(self, x, n):
+        k = n.item()
+        torch._check(k >= 0)
+        torch._check(k <= 8)
+        return x * k
+
+
+class Found(torch.nn.Module):
+    def forward(self, x):
+        return x.nonzero(), x[x > 0].sum()
+
+
+class Nested(torch.nn.Module):
+    def forward(self, named, pair, factor=2.0):
+        return [named["a"] + pair[0], (pair[1] * factor,)], named["b"]
+
+
+class Returned(torch.nn.Module):
+    def forward(self, x, y):
+        return x, y + 1, x
+
+
+class ChannelsLast(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3)
+
+    def forward(self, x):
+        return self.conv(x).relu() * 2
+
+
+class Norms(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.first = torch.nn.Conv2d(3, 4, 3, bias=False), torch.nn.BatchNorm2d(4)
+        self.back, self.second = torch.nn.ConvTranspose2d(4, 5, 3, bias=False), torch.nn.BatchNorm2d(5)
+        for norm in (self.first, self.second):
+            norm.running_mean.normal_()
+            norm.running_var.uniform_(0.5, 2)
+            norm.weight.data.normal_()
+            norm.bias.data.normal_()
+
+    def forward(self, x):
+        return self.second(self.back(self.first(self.conv(x)).relu()))
+
+
+def cases():
+    places = [(normal(1, 1, 4), torch.tensor([place])) for place in (2, 3, 0)]
+    yield "state_cache", Case(Cache(), places)
+    yield "state_counter", Case(Counter(), [(normal(3),) for _ in range(3)])
+    yield "state_swap", Case(Swap(), [(normal(2),) for _ in range(3)])
+    yield "views", Case(Views(), [(normal(4, 6),)])
+    yield "batch_norms", Case(Norms(), [(normal(1, 3, 6, 6),)])
+    yield "argument", Case(Argument(), [(normal(3), normal(3))])
+    yes, no = torch.ones(2), -torch.ones(2)
+    yield "branch", Case(Branch(), [(normal(2, 3), switch) for switch in (yes, no, yes)])
+    inputs = [(normal(2, 3).abs(), yes), (-normal(2, 3).abs(), yes), (normal(2, 3), no)]
+    yield "branches", Case(Branches(), inputs)
+    yield "map", Case(Map(), [(normal(4, 3), normal(3)) for _ in range(2)])
+    yield "scan", Case(Scan(), [(normal(3), normal(5, 3)) for _ in range(2)])
+    yield "while", Case(While(), [(torch.tensor([i]), normal(3), normal(3)) for i in (0, 1, 7)])
+    batch = Dim("batch", min=2, max=16)
+    yield "sizes", Case(Sizes(), [(normal(n, 6), normal(3, 3)) for n in (4, 2, 16, 5)], ({0: batch}, None))
+    yield "batch", Case(Batch(), [(normal(n, 3, 8, 8),) for n in (2, 6, 3)], ({0: Dim("n", min=2, max=6)},))
+    length = Dim("length", min=2, max=9)
+    yield "causal", Case(Attention(), [(normal(2, n, 16),) for n in (5, 3, 9)], ({1: length},))
+    yield "number", Case(Number(), [(normal(3), torch.tensor(n)) for n in (4, 2)])
+    yield "found", Case(Found(), [(normal(3, 4),) for _ in range(2)])
+    yield "nested", Case(Nested(), [({"a": normal(2), "b": normal(3)}, (normal(2), normal(2)))])
+    yield "returned", Case(Returned(), [(normal(2), normal(2))])
+    image = normal(1, 3, 6, 6).to(memory_format=torch.channels_last)
+    yield "channels_last", Case(ChannelsLast().to(memory_format=torch.channels_last), [(image,)])
+
+
+def arrays(values, name):
+    plain = lambda value: value.detach().contiguous().numpy() if isinstance(value, torch.Tensor) else np.array(value)
+    return {f"{name}{i}": plain(value).copy() for i, value in enumerate(tree_leaves(values))}
+
+
+def main():
+    here = os.path.dirname(os.path.abspath(__file__))
+    out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(here, "..", "tests", "golden", "pt2")
+    os.makedirs(out, exist_ok=True)
+    torch.manual_seed(0)
+    for name, case in cases():
+        eager = copy.deepcopy(case.module.eval())
+        program = export(case.module, case.runs[0], dynamic_shapes=case.dynamic, strict=False)
+        programs = {name: program}
+        if name.startswith(("state", "views", "batch_norms")):
+            programs[f"{name}_core"] = program.run_decompositions()
+        goldens = []
+        for run in case.runs:
+            inputs = arrays(run, "in")
+            with torch.no_grad():
+                goldens.append(inputs | arrays(eager(*run), "out"))
+        for name, program in programs.items():
+            for node in program.graph.nodes:
+                node.meta.pop("stack_trace", None)
+            save(program, f"{out}/{name}.pt2")
+            for step, golden in enumerate(goldens):
+                np.savez_compressed(f"{out}/{name}.step{step}.npz", **golden)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,289 @@
+"""Exported programs (`.pt2`) that the compiler is tested with: OUT/NAME.pt2 beside NAME.RUN.npz for each run.
+
+usage: golden_pt2.py [OUT]    (default: tests/golden/pt2)
+
+Each case is a small module over a family of operators that only the compiler's rules take apart, exported as
+`torch.export` gives it. Dimensions named in `dynamic` have bounds, and the runs have different sizes. The golden values
+are those of eager PyTorch: `in0, in1, ...` and `out0, out1, ...`.
+"""
+
+import os
+import sys
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch.export import Dim, export, save
+from torch.utils._pytree import tree_leaves
+
+warnings.filterwarnings("ignore")
+
+
+class Module(torch.nn.Module):
+    """A module whose forward is a function of its parts and the inputs."""
+
+    def __init__(self, body, **parts):
+        super().__init__()
+        self.body = body
+        for name, part in parts.items():
+            setattr(self, name, part)
+        self.eval().requires_grad_(False)
+
+    def forward(self, *inputs):
+        return self.body(self, *inputs)
+
+
+@dataclass
+class Case:
+    module: torch.nn.Module
+    runs: list[tuple]
+    dynamic: Any = None
+    decomposed: bool = False
+
+
+def normal(*sizes):
+    return torch.randn(*sizes)
+
+
+def recurrent(m, x):
+    outputs = [m.lstm(x), m.gru(x), m.tanh(x), m.projected(x)]
+    return outputs
+
+
+def pools(m, x):
+    rows = x[:, :, 0]
+    return (
+        F.avg_pool1d(rows, 3, 2, 1),
+        F.max_pool1d(rows, 3, 2, 1, return_indices=True),
+        F.adaptive_avg_pool1d(rows, 3),
+        F.adaptive_max_pool1d(rows, 2, return_indices=True),
+        F.adaptive_avg_pool2d(x, 1),
+        F.adaptive_max_pool2d(x, 3),
+        F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
+        F.fold(F.unfold(x, 3, padding=1, stride=2), x.shape[-2:], 3, padding=1, stride=2),
+        F.lp_pool2d(x, 2, 2),
+    )
+
+
+def norms(m, x):
+    return (
+        F.instance_norm(x, weight=m.weight, bias=m.weight),
+        F.group_norm(x, 2, m.weight, None),
+        F.batch_norm(x, m.weight, m.weight.abs(), m.weight, None),
+        F.rms_norm(x, x.shape[-1:]),
+        F.layer_norm(x, x.shape[-2:]),
+        F.local_response_norm(x, 3),
+        F.normalize(x, p=3.0),
+        torch.linalg.vector_norm(x, 1, (1, 2)),
+        torch.linalg.norm(x, float("inf"), (-2, -1)),
+        F.cosine_similarity(x, x.flip(0)),
+        x.std(-1),
+        torch.var_mean(x, (0, 2)),
+        x.logsumexp(1),
+    )
+
+
+def activations(m, x):
+    functions = [F.silu, F.hardswish, F.hardsigmoid, F.mish, F.selu, F.celu, F.softplus, F.softshrink, F.hardshrink]
+    functions += [F.logsigmoid, F.relu6, F.tanhshrink, F.softsign, torch.square, torch.frac, torch.exp2, torch.isfinite]
+    results = [function(x) for function in functions]
+    results += [F.prelu(x, m.slope), F.threshold(x, 0.1, -2.0), F.rrelu(x), F.softmax(x, -1), F.softmin(x, 0)]
+    results += [torch.nan_to_num(x / 0.0), x.round(decimals=1), x.clamp_min(0.2), torch.lerp(x, x.square(), 0.7)]
+    return results + [torch.addcmul(x, x, x, value=2), torch.where(x > 0, x, 0.5), 2 - x, 1 / x, 3 // x.ceil()]
+
+
+def attention(m, query, key, value, allowed):
+    return (
+        F.scaled_dot_product_attention(query, key, value),
+        F.scaled_dot_product_attention(query, key, value, attn_mask=allowed),
+        F.scaled_dot_product_attention(query, query, query, is_causal=True, scale=0.3),
+        F.scaled_dot_product_attention(query, key[:, :1], value[:, :1], enable_gqa=True),
+    )
+
+
+def places(m, x, index):
+    hot = F.one_hot(index, 7)
+    return (
+        hot,
+        x.index_add(1, index, x[:, : index.shape[0]], alpha=2),
+        x.index_fill(0, index[:1], 3.0),
+        x.index_copy(1, index, x[:, : index.shape[0]] * 2),
+        torch.take(x, index),
+        torch.take_along_dim(x, index.unsqueeze(0), 1),
+        torch.triu(x, 1),
+        torch.diag_embed(x, 1),
+        torch.isin(index, index[1:3]),
+        x.masked_fill(x > 0, torch.tensor(2.0)),
+        F.embedding_bag(index, m.table, index.new_tensor([0, 2]), mode="mean"),
+        torch.argsort(x, dim=1, descending=True, stable=True),
+    )
+
+
+def products(m, x, y):
+    vector = y[:, 0]
+    return (
+        torch.einsum("bij,jk->bik", x, y),
+        torch.einsum("...ij,kj->ik...", x, x[0]),
+        torch.tensordot(x, y, ([2], [0])),
+        torch.baddbmm(y[:3, :4], x[:, :3], y.expand(2, -1, -1), beta=0.5, alpha=2),
+        torch.addmv(x[0, :, 0], x[0], vector, beta=2),
+        torch.addr(y[:, :3], vector, vector[:3]),
+        torch.inner(x, y.T),
+        torch.outer(vector, vector),
+        torch.kron(x[0, :2, :2], y[:2, :3]),
+        torch.linalg.cross(x[:, :, :3], x[:, :, 2:]),
+        torch.linalg.multi_dot([x[0], y, y.T]),
+        m.bilinear(x, x),
+        F.conv1d(x, m.kernel, padding="same"),
+        torch.dot(vector, vector),
+    )
+
+
+def shapes(m, x):
+    parts = [*x.chunk(3, 1), *torch.tensor_split(x, 3, 2), *x.unbind(0)]
+    return (
+        parts,
+        torch.meshgrid(x[0, 0], x[0, 1], indexing="xy"),
+        x.repeat_interleave(2, 1),
+        torch.tile(x, (2, 1)),
+        torch.rot90(x, 1, (1, 2)),
+        x.movedim(0, 2),
+        torch.hstack([x, x]),
+        torch.block_diag(x[0], x[1]),
+        F.pad(x, (2, 1), mode="circular"),
+        F.pad(x, (1, 2), mode="reflect"),
+        F.pad(x, (1, -1, 2, 0), value=4.0),
+        F.channel_shuffle(x.unsqueeze(-1), 2),
+        torch.cartesian_prod(x[0, 0, :2], x[0, 1, :3]),
+        torch.diff(x, 2),
+        torch.eye(3, 4) + torch.linspace(0, 1, 4),
+        x.new_full((2,), 7) + torch.zeros_like(x[0, 0, :2]) + torch.ones(2, dtype=torch.long),
+    )
+
+
+def images(m, x):
+    return (
+        F.interpolate(x[:, :, 0], scale_factor=2.0),
+        F.interpolate(x[:, :, 0], size=7, mode="linear", align_corners=True),
+        F.interpolate(x, scale_factor=(1.5, 2.0), mode="bilinear"),
+        F.interpolate(x, size=(5, 3), mode="bicubic"),
+        F.interpolate(x, size=(9, 4), mode="nearest-exact"),
+        F.grid_sample(x, F.affine_grid(m.map, (1, 4, 3, 5), align_corners=False), align_corners=False),
+        F.pixel_unshuffle(x, 2),
+    )
+
+
+def dynamic_encoder(m, x):
+    y = m.norm(x + m.position[: x.shape[1]])
+    y = y + m.attention(y, y, y, need_weights=False)[0]
+    mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril()
+    heads = y.unflatten(-1, (2, 4)).transpose(1, 2)
+    past = F.scaled_dot_product_attention(heads, heads, heads, attn_mask=mask).transpose(1, 2).flatten(2)
+    both = torch.cat([F.silu(past), y], -1)
+    return both, both.mean(1), torch.stack(both.chunk(2, -1)), F.pad(y, (0, 0, 1, 2)), y.std(1)
+
+
+def dynamic_image(m, x):
+    y = F.hardswish(m.norm(m.conv(x)))
+    y = F.max_pool2d(y, 2)
+    z = F.interpolate(y, scale_factor=2.0)
+    return F.adaptive_avg_pool2d(z, 1).flatten(1), F.avg_pool2d(z, 3, 1, 1), z.softmax(1), y.repeat_interleave(2, 0)
+
+
+def losses(m, x, y):
+    target = (y[:, 0] > 0).long()
+    return (
+        F.mse_loss(x, y),
+        F.smooth_l1_loss(x, y, beta=0.5),
+        F.huber_loss(x, y),
+        F.cross_entropy(x, target),
+        F.nll_loss(F.log_softmax(x, 1), target, weight=x[0].abs()),
+        F.binary_cross_entropy_with_logits(x, y.sigmoid()),
+        F.kl_div(F.log_softmax(x, 1), y.softmax(1), reduction="batchmean"),
+    )
+
+
+def encoder(m, x):
+    return m.layer(x)
+
+
+def cases():
+    rnn = dict(batch_first=True)
+    yield "recurrent", Case(
+        Module(
+            recurrent,
+            lstm=torch.nn.LSTM(3, 4, 2, bidirectional=True),
+            gru=torch.nn.GRU(3, 4, bidirectional=True, **rnn),
+            tanh=torch.nn.RNN(3, 4, bias=False),
+            projected=torch.nn.LSTM(3, 4, proj_size=2, **rnn),
+        ),
+        [(normal(3, 2, 3),)],
+    )
+    yield "pools", Case(Module(pools), [(normal(2, 3, 6, 8),)])
+    yield "norms", Case(Module(norms, weight=torch.nn.Parameter(normal(4))), [(normal(2, 4, 6),)])
+    yield "activations", Case(
+        Module(activations, slope=torch.nn.Parameter(normal(3))),
+        [(torch.cat([normal(2, 3, 4) * 3, torch.tensor([0.0, -0.0, 25.0, -25.0]).expand(2, 3, 4)], 2),)],
+    )
+    allowed = torch.tensor([[True, False, True, True], [True] * 4, [False] * 4])
+    yield "attention", Case(
+        Module(attention), [(normal(2, 2, 3, 8), normal(2, 2, 4, 8), normal(2, 2, 4, 8), allowed)]
+    )
+    yield "places", Case(
+        Module(places, table=torch.nn.Parameter(normal(6, 3))), [(normal(5, 6), torch.tensor([3, 0, 4, 1]))]
+    )
+    parts = dict(bilinear=torch.nn.Bilinear(5, 5, 2), kernel=torch.nn.Parameter(normal(2, 4, 4)))
+    yield "products", Case(Module(products, **parts), [(normal(2, 4, 5), normal(5, 4))])
+    yield "shapes", Case(Module(shapes), [(normal(2, 4, 5),)])
+    yield "images", Case(Module(images, map=torch.nn.Parameter(normal(1, 2, 3) * 0.5)), [(normal(1, 4, 6, 8),)])
+    yield "losses", Case(Module(losses), [(normal(4, 3), normal(4, 3))])
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    yield "encoder", Case(Module(encoder, layer=layer), [(normal(2, 3, 8),)])
+    yield "decomposed", Case(Module(norms, weight=torch.nn.Parameter(normal(4))), [(normal(2, 4, 6),)], decomposed=True)
+    parts = dict(
+        norm=torch.nn.LayerNorm(8),
+        attention=torch.nn.MultiheadAttention(8, 2, batch_first=True),
+        position=torch.nn.Parameter(normal(12, 8)),
+    )
+    yield "dynamic_encoder", Case(
+        Module(dynamic_encoder, **parts),
+        [(normal(2, 5, 8),), (normal(1, 12, 8),), (normal(3, 2, 8),)],
+        dynamic=(({0: Dim("batch", min=1, max=4), 1: Dim("length", min=2, max=12)},),),
+    )
+    parts = dict(conv=torch.nn.Conv2d(3, 4, 3, padding=1), norm=torch.nn.BatchNorm2d(4))
+    height, width = Dim("height", min=2, max=8), Dim("width", min=2, max=8)
+    yield "dynamic_image", Case(
+        Module(dynamic_image, **parts),
+        [(normal(2, 3, 8, 12),), (normal(2, 3, 16, 4),)],
+        dynamic=(({2: 2 * height, 3: 2 * width},),),
+    )
+
+
+def numbers(values, name):
+    return {f"{name}{i}": value.detach().contiguous().numpy() for i, value in enumerate(values)}
+
+
+def main():
+    here = os.path.dirname(os.path.abspath(__file__))
+    out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(here, "..", "tests", "golden", "pt2")
+    os.makedirs(out, exist_ok=True)
+    torch.manual_seed(0)
+    for name, case in cases():
+        program = export(case.module, case.runs[0], dynamic_shapes=case.dynamic, strict=False)
+        if case.decomposed:
+            program = program.run_decompositions()
+        for node in program.graph.nodes:
+            node.meta.pop("stack_trace", None)
+        save(program, f"{out}/{name}.pt2")
+        for index, run in enumerate(case.runs):
+            results = tree_leaves(case.module(*[value.clone() for value in run]))
+            label = "" if len(case.runs) == 1 else f".{index}"
+            np.savez_compressed(f"{out}/{name}{label}.npz", **numbers(run, "in"), **numbers(results, "out"))
+        print(name, os.path.getsize(f"{out}/{name}.pt2"))
+
+
+if __name__ == "__main__":
+    main()
