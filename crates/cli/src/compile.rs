@@ -1,4 +1,7 @@
 //! `sconce compile`: from an exported program to one that runs.
+mod calibration;
+mod quantization;
+
 use crate::failure::Failure;
 use crate::model;
 use sconce::{Module, Value};
@@ -26,6 +29,8 @@ pub(crate) struct Compile {
     /// Print each call that a backend does not run, why, and where it came from
     #[arg(long)]
     explain: bool,
+    #[command(flatten)]
+    quantization: quantization::Arguments,
 }
 
 /// What runs calls.
@@ -49,7 +54,7 @@ impl Backend {
 impl Compile {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<ExitCode, Failure> {
         let output = self.output.clone().unwrap_or_else(|| self.model.with_extension("pte"));
-        let Compiled { program, report } = with_backends(&self.model, &self.backend)?;
+        let Compiled { program, report, quantized } = with_backends(&self.model, &self.backend, &self.quantization)?;
         std::fs::write(&output, &program)
             .map_err(|error| Failure::new(format!("cannot write {}: {error}", output.display())))?;
         if self.explain {
@@ -57,6 +62,9 @@ impl Compile {
         }
         table(&report, out)?;
         writeln!(out, "{}: {} bytes", output.display(), program.len())?;
+        if let Some(quantized) = &quantized {
+            self.quantization.print(quantized, out)?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -74,16 +82,21 @@ fn table(report: &Report, out: &mut dyn Write) -> Result<(), Failure> {
 
 /// The program that an exported one becomes without backends.
 pub(crate) fn compile(path: &Path) -> Result<Vec<u8>, Failure> {
-    Ok(with_backends(path, &[])?.program)
+    Ok(with_backends(path, &[], &quantization::Arguments::default())?.program)
 }
 
 /// What an exported program becomes with these backends.
-fn with_backends(path: &Path, backends: &[Backend]) -> Result<Compiled, Failure> {
+fn with_backends(
+    path: &Path,
+    backends: &[Backend],
+    quantization: &quantization::Arguments,
+) -> Result<Compiled, Failure> {
     let file = model::read(path)?;
     let failed = |error: String| Failure::new(format!("{}: {error}", path.display()));
     let archive = Archive::read(&file).map_err(|error| failed(error.to_string()))?;
     let partitioners = backends.iter().filter_map(|backend| backend.partitioner()).collect();
-    let options = Options { partitioners, executor: Some(Box::new(Here)), ..Options::default() };
+    let quantization = quantization.quantization(&archive)?;
+    let options = Options { partitioners, quantization, executor: Some(Box::new(Here)), ..Options::default() };
     sconce_compiler::compile(&archive, &options).map_err(|error| failed(error.to_string()))
 }
 

@@ -1,7 +1,7 @@
 //! From an exported PyTorch program (`.pt2`) to a program that runs on a device (`.pte`).
 //!
 //! ```text
-//! .pt2 ── import ──▶ calls ── lower ──▶ calls the runtime has ── partition ──▶ delegates ── emit ──▶ .pte
+//! .pt2 ── import ──▶ calls ── [quantize] ── lower ──▶ calls the runtime has ── partition ──▶ delegates ── emit ──▶ .pte
 //! ```
 //!
 //! | module | what it knows |
@@ -10,6 +10,7 @@
 //! | [`ir`] | the form in between: calls of operators by name; [`size`]: sizes that are not known yet |
 //! | [`lower`] | operators that no runtime has, in terms of those that one has |
 //! | [`passes`] | what is computed twice, for nobody, or could be known already |
+//! | [`mod@quantize`] | small integers in the place of numbers |
 //! | [`partition`] | what backends run; [`xnnpack`]: what XNNPACK runs |
 //! | [`signature`] | the operators that runtimes have |
 //! | [`memory`] | where tensors lie |
@@ -24,6 +25,7 @@ pub mod lower;
 pub mod memory;
 pub mod partition;
 pub mod passes;
+pub mod quantize;
 pub mod signature;
 pub mod size;
 mod sympy;
@@ -46,6 +48,8 @@ pub struct Options {
     pub passes: Vec<Box<dyn Pass>>,
     /// Runs what can be known already; without one, everything is left to the program.
     pub executor: Option<Box<dyn Executor>>,
+    /// How numbers become small integers; without it, they stay what they are.
+    pub quantization: Option<quantize::Quantization>,
     /// Decide what backends run; the first one chooses first. None: operators of the runtime run all.
     pub partitioners: Vec<Box<dyn partition::Partitioner>>,
 }
@@ -57,6 +61,7 @@ impl Default for Options {
             planner: Box::new(memory::Smallest),
             passes: Vec::new(),
             executor: None,
+            quantization: None,
             partitioners: Vec::new(),
         }
     }
@@ -71,6 +76,8 @@ pub struct Compiled {
     pub data: Option<Vec<u8>>,
     /// Who runs what.
     pub report: partition::Report,
+    /// What quantisation did, if it was asked for.
+    pub quantized: Option<quantize::Report>,
 }
 
 /// Compiles a `.pt2` archive to a `.pte` program.
@@ -81,15 +88,34 @@ pub fn compile(archive: &Archive<'_>, options: &Options) -> Result<Compiled, Err
             pass.run(function, &mut program.constants)?;
         }
     }
+    let quantized = options.quantization.as_ref().map(|own| quantized(&mut program, own, options)).transpose()?;
     let tidy = |function: &mut Function, constants: &mut Constants<'_>| tidy(function, constants, options);
     let mut report = partition::partition(&mut program, &options.partitioners, &tidy)?;
     for function in &mut program.functions {
+        quantize::expand_groups(function, &mut program.constants)?;
         lower::lower(function, &mut program.constants)?;
         tidy(function, &mut program.constants)?;
         function.body.walk(&mut |call| report.left += usize::from(call.operator().is_some()));
     }
     let emit::Emitted { program, data } = emit::emit(&program, &*options.planner, options.emit)?;
-    Ok(Compiled { program: program.write(), data: options.emit.external.then(|| data.write()), report })
+    Ok(Compiled { program: program.write(), data: options.emit.external.then(|| data.write()), report, quantized })
+}
+
+/// Quantises all methods, lowered as far as quantisation and partitioners want it.
+fn quantized(
+    program: &mut ir::Program<'_>,
+    quantization: &quantize::Quantization,
+    options: &Options,
+) -> Result<quantize::Report, Error> {
+    let wanted = |name: &str| options.partitioners.iter().any(|partitioner| partitioner.keeps(name));
+    // Batch norms become part of the weights before those become integers.
+    let kept = |name: &str| quantize::keeps(name) || (wanted(name) && name != "aten::batch_norm");
+    for function in &mut program.functions {
+        let rule = |name: &str| if kept(name) { None } else { lower::rule(name) };
+        lower::rewrite(function, &mut program.constants, &rule)?;
+        tidy(function, &mut program.constants, options)?;
+    }
+    quantize::quantize(program, quantization)
 }
 
 /// Runs the compiler's own passes.

@@ -1,0 +1,100 @@
+//! Inputs that show what values a program works on.
+//!
+//! A file is one call, `in0, in1, ...` as in golden files, or many: then each array has one dimension more than the input,
+//! in front, and its indices are calls. Without files, the inputs that the program was exported with are all there is.
+use crate::failure::Failure;
+use crate::golden;
+use sconce::core::{Method, ValueInfo};
+use sconce::{Module, Tensor};
+use sconce_compiler::quantize::Calibrator;
+use sconce_format::pt2::{Archive, Sample};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The arrays of one file, by number.
+type Arrays = BTreeMap<usize, Tensor>;
+
+/// Inputs from files, or from the archive.
+pub(super) struct Calibration {
+    files: Vec<Arrays>,
+}
+
+impl Calibration {
+    /// Reads files.
+    pub(super) fn read(paths: &[PathBuf]) -> Result<Self, Failure> {
+        let files = paths.iter().map(|path| match golden::read(path) {
+            Ok(golden) if golden.inputs.is_empty() => {
+                Err(Failure::new(format!("{}: there is no array in0, only {:?}", path.display(), golden.keys)))
+            }
+            Ok(golden) => Ok(golden.inputs),
+            Err(error) => Err(Failure::new(error)),
+        });
+        Ok(Self { files: files.collect::<Result<_, _>>()? })
+    }
+
+    /// The inputs of the export, if the archive has them and one model.
+    pub(super) fn of_export(archive: &Archive<'_>) -> Option<Self> {
+        let [model] = &archive.models[..] else { return None };
+        let mut arrays = Arrays::new();
+        for (number, sample) in model.samples.as_ref()?.iter().enumerate() {
+            let tensor = match sample {
+                Sample::Tensor(tensor) => {
+                    let sizes = tensor.sizes.iter().map(|&size| usize::try_from(size)).collect::<Result<Vec<_>, _>>();
+                    Tensor::from_bytes(tensor.dtype, &sizes.ok()?, &tensor.bytes)
+                }
+                Sample::Int(number) => Tensor::from_slice(&[*number], &[]),
+                Sample::Float(number) => Tensor::from_slice(&[*number], &[]),
+                Sample::Bool(truth) => Tensor::from_bools(&[*truth], &[]),
+                Sample::None | Sample::Text(_) => continue,
+            };
+            arrays.insert(number, tensor.ok()?);
+        }
+        Some(Self { files: vec![arrays] })
+    }
+}
+
+impl Calibrator for Calibration {
+    fn run(&self, program: &[u8], each: &mut dyn FnMut(&[Vec<u8>])) -> Result<(), String> {
+        let module = Module::load(program).map_err(|error| error.to_string())?;
+        let mut session = module.session().map_err(|error| error.to_string())?;
+        for arrays in &self.files {
+            for call in 0..calls(session.view(), arrays)?.unwrap_or(1) {
+                let given = match calls(session.view(), arrays)? {
+                    Some(_) => arrays.iter().map(|(number, array)| Ok((*number, slice(array, call)?))).collect(),
+                    None => Ok(arrays.clone()),
+                };
+                let inputs = golden::bind(session.view(), given.map_err(|error: sconce::Error| error.to_string())?)?;
+                let outputs = session.run(&golden::borrow(&inputs)).map_err(|error| error.to_string())?;
+                let bytes = |output| golden::as_array(output).map(|tensor| tensor.bytes().to_vec());
+                let outputs: Option<Vec<_>> = outputs.iter().map(bytes).collect();
+                each(&outputs.ok_or("an output is no tensor")?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many calls the arrays are for, if they have a dimension for that.
+fn calls(method: Method<'_>, arrays: &Arrays) -> Result<Option<usize>, String> {
+    let mut count = None;
+    for (number, array) in arrays {
+        let Some(ValueInfo::Tensor { shape, .. }) = method.input(*number) else { continue };
+        let own = (array.sizes().len() == shape.sizes().len() + 1).then(|| array.sizes()[0]);
+        match (own, count) {
+            (Some(own), Some(count)) if own != count => {
+                return Err(format!("in{number} is for {own} calls, another array for {count}"));
+            }
+            (Some(own), _) => count = Some(own),
+            (None, _) => {}
+        }
+    }
+    Ok(count)
+}
+
+/// What an array has at an index of its first dimension.
+fn slice(array: &Tensor, index: usize) -> Result<Tensor, sconce::Error> {
+    let sizes = array.sizes().get(1..).unwrap_or_default();
+    let bytes = sizes.iter().product::<usize>() * array.dtype().size();
+    let own = array.bytes().get(index * bytes..(index + 1) * bytes).unwrap_or_default();
+    Tensor::from_bytes(array.dtype(), sizes, own)
+}

@@ -1,0 +1,127 @@
+//! `sconce compile --quantize`: what to make integers of, and what it cost.
+use super::calibration::Calibration;
+use crate::failure::Failure;
+use sconce_compiler::quantize::{Calibrator, Layer, Quantization, Report, Scheme};
+use sconce_format::pt2::Archive;
+use serde::Serialize;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// How to quantise.
+#[derive(Debug, Default, clap::Args)]
+pub(super) struct Arguments {
+    /// Make small integers of weights and activations
+    #[arg(long, value_enum, value_name = "SCHEME")]
+    quantize: Option<Integers>,
+    /// Inputs like those that the program will see, for --quantize: in0, in1, ... of one call, or of many if each array
+    /// has one dimension more in front [default: the inputs of the export]
+    #[arg(long, value_name = "INPUTS.npz", num_args = 1.., requires = "quantize")]
+    calibrate: Vec<PathBuf>,
+    /// Neighbours in a row of a weight that share a scale, for int4
+    #[arg(long, value_name = "N", default_value_t = 32, requires = "quantize")]
+    group_size: usize,
+    /// Print what quantisation cost as JSON, after everything else on a line of its own
+    #[arg(long, requires = "quantize")]
+    json: bool,
+}
+
+/// Which integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Integers {
+    /// Weights and activations of 8 bits, fixed by calibration
+    Int8,
+    /// Linear layers: weights of 8 bits, activations of 8 bits row by row when the program runs
+    Int8Dynamic,
+    /// The same with weights of 4 bits in groups
+    Int4,
+}
+
+impl Arguments {
+    /// What the compiler is to do.
+    pub(super) fn quantization(&self, archive: &Archive<'_>) -> Result<Option<Quantization>, Failure> {
+        let scheme = match self.quantize {
+            None => return Ok(None),
+            Some(Integers::Int8) => Scheme::Int8,
+            Some(Integers::Int8Dynamic) => Scheme::Int8Dynamic,
+            Some(Integers::Int4) if self.group_size == 0 || !self.group_size.is_multiple_of(32) => {
+                let hint = "XNNPACK has groups of 32, 64, ...";
+                return Err(
+                    Failure::usage(format!("groups of {} weights are not possible", self.group_size)).hint(hint)
+                );
+            }
+            Some(Integers::Int4) => Scheme::Int4 { group_size: self.group_size },
+        };
+        let calibration = if self.calibrate.is_empty() {
+            let found = Calibration::of_export(archive);
+            if scheme == Scheme::Int8 {
+                match found {
+                    Some(_) => eprintln!(
+                        "warning: calibrated with the inputs of the export only; pass real ones with --calibrate"
+                    ),
+                    None => {
+                        let hint = "pass inputs with --calibrate";
+                        return Err(Failure::usage("the export does not tell its inputs, or has several").hint(hint));
+                    }
+                }
+            }
+            found
+        } else {
+            Some(Calibration::read(&self.calibrate)?)
+        };
+        let calibrator = calibration.map(|own| Box::new(own) as Box<dyn Calibrator>);
+        Ok(Some(Quantization { scheme, calibrator }))
+    }
+
+    /// Prints what quantisation did.
+    pub(super) fn print(&self, report: &Report, out: &mut dyn Write) -> Result<(), Failure> {
+        if self.json {
+            serde_json::to_writer(&mut *out, &Cost::of(report))?;
+            return Ok(writeln!(out)?);
+        }
+        let [before, after] = report.bytes.map(|bytes| bytes as f64 / 1e6);
+        writeln!(out, "{} calls on integers, weights of {before:.2} MB became {after:.2} MB", report.calls)?;
+        for (number, output) in report.outputs.iter().enumerate() {
+            writeln!(out, "out{number}: {:.1} dB above the noise of quantisation", output.decibels)?;
+        }
+        let worst = report.layers.iter().take(WORST);
+        worst.map(|layer| writeln!(out, "{:>8.1} dB {}", layer.decibels, layer.name)).collect::<Result<(), _>>()?;
+        Ok(())
+    }
+}
+
+/// How many layers are printed.
+const WORST: usize = 5;
+
+/// What quantisation did, as JSON.
+#[derive(Serialize)]
+struct Cost<'r> {
+    calls: usize,
+    weight_bytes_before: u64,
+    weight_bytes_after: u64,
+    outputs: Vec<Ratio<'r>>,
+    layers: Vec<Ratio<'r>>,
+}
+
+#[derive(Serialize)]
+struct Ratio<'r> {
+    name: &'r str,
+    /// None without noise.
+    decibels: Option<f64>,
+}
+
+impl<'r> Cost<'r> {
+    fn of(report: &'r Report) -> Self {
+        let ratio = |layer: &'r Layer| Ratio {
+            name: &layer.name,
+            decibels: Some(layer.decibels).filter(|own| own.is_finite()),
+        };
+        let [weight_bytes_before, weight_bytes_after] = report.bytes;
+        Self {
+            calls: report.calls,
+            weight_bytes_before,
+            weight_bytes_after,
+            outputs: report.outputs.iter().map(ratio).collect(),
+            layers: report.layers.iter().map(ratio).collect(),
+        }
+    }
+}
