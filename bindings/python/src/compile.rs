@@ -3,16 +3,12 @@ use crate::error;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use sconce::Code;
-use sconce_compiler::{Error, Options};
-use sconce_format::pt2::Archive;
-
-/// The backends that the compiler can delegate to.
-const BACKENDS: &[&str] = &[];
+use sconce::compile::{self, Archive, Error};
 
 /// The backends that `compile` knows.
 #[pyfunction]
 pub(crate) fn compiler_backends() -> Vec<&'static str> {
-    BACKENDS.to_vec()
+    compile::backends().collect()
 }
 
 /// Compiles the bytes of a `.pt2` archive to those of a `.pte` program, without the interpreter's lock.
@@ -30,17 +26,15 @@ pub(crate) fn compile<'py>(
 
 /// Calls the compiler.
 fn translate(archive: &[u8], backends: &[String], quantize: Option<&str>) -> Result<Vec<u8>, (String, Code)> {
-    if let Some(unknown) = backends.iter().find(|name| !BACKENDS.contains(&name.as_str())) {
-        let known = if BACKENDS.is_empty() { "none".to_owned() } else { BACKENDS.join(", ") };
-        return Err((format!("the compiler has no backend {unknown:?}; it has {known}"), Code::InvalidArgument));
-    }
+    let options = compile::options(backends.iter().map(String::as_str));
+    let options = options.map_err(|error| (error.to_string(), Code::InvalidArgument))?;
     if let Some(scheme) = quantize {
         let sentence = format!("the compiler has no quantisation {scheme:?}; quantise the module before its export");
         return Err((sentence, Code::InvalidArgument));
     }
     let compiled = Archive::read(archive).map_err(Error::from);
-    let compiled = compiled.and_then(|archive| sconce_compiler::compile(&archive, &Options::default()));
-    compiled.map_err(|error| (error.to_string(), code(&error)))
+    let compiled = compiled.and_then(|archive| compile::compile(&archive, &options));
+    compiled.map(|compiled| compiled.program).map_err(|error| (error.to_string(), code(&error)))
 }
 
 /// The number by which the C++ runtime would report such an error.

@@ -2,14 +2,11 @@
 mod calibration;
 mod quantization;
 
+use crate::compare::{self, Tolerances};
 use crate::failure::Failure;
-use crate::model;
-use sconce::{Module, Value};
-use sconce_compiler::partition::{Partitioner, Report};
-use sconce_compiler::passes::Executor;
-use sconce_compiler::xnnpack::Xnnpack;
-use sconce_compiler::{Compiled, Options};
-use sconce_format::pt2::Archive;
+use crate::{golden, model};
+use sconce::compile::{Archive, Compiled, emit, options, partition::Report};
+use sconce::{Module, Options};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,49 +21,102 @@ pub(crate) struct Compile {
     #[arg(short, long, value_name = "MODEL.pte")]
     output: Option<PathBuf>,
     /// A backend that runs what it can; several choose in this order. `portable` leaves all to operators
-    #[arg(short, long, value_enum, value_name = "NAME")]
-    backend: Vec<Backend>,
+    #[arg(short, long, value_name = "NAME")]
+    backend: Vec<String>,
     /// Print each call that a backend does not run, why, and where it came from
     #[arg(long)]
     explain: bool,
+    /// Write the module's tensors to a file of their own instead of the program
+    #[arg(long, value_name = "WEIGHTS.ptd")]
+    external_weights: Option<PathBuf>,
+    /// Let instructions carry the lines of Python that they came from
+    #[arg(long)]
+    stack_traces: bool,
+    /// Draw where tensors lie: instructions from left to right, addresses from bottom to top
+    #[arg(long, value_name = "PLAN.svg")]
+    draw_memory: Option<PathBuf>,
+    /// Run the program with the inputs of the export, and compare with each operator run by itself without backends
+    #[arg(long)]
+    check: bool,
     #[command(flatten)]
     quantization: quantization::Arguments,
-}
-
-/// What runs calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Backend {
-    /// The operators of the runtime.
-    Portable,
-    /// XNNPACK, or what stands for it.
-    Xnnpack,
-}
-
-impl Backend {
-    fn partitioner(self) -> Option<Box<dyn Partitioner>> {
-        match self {
-            Self::Portable => None,
-            Self::Xnnpack => Some(Box::new(Xnnpack)),
-        }
-    }
 }
 
 impl Compile {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<ExitCode, Failure> {
         let output = self.output.clone().unwrap_or_else(|| self.model.with_extension("pte"));
-        let Compiled { program, report, quantized } = with_backends(&self.model, &self.backend, &self.quantization)?;
-        std::fs::write(&output, &program)
-            .map_err(|error| Failure::new(format!("cannot write {}: {error}", output.display())))?;
-        if self.explain {
-            report.refused.iter().try_for_each(|refused| writeln!(out, "{refused}"))?;
+        let compiled = self.compile()?;
+        write(&output, &compiled.program)?;
+        if let (Some(path), Some(data)) = (&self.external_weights, &compiled.data) {
+            write(path, data)?;
         }
-        table(&report, out)?;
-        writeln!(out, "{}: {} bytes", output.display(), program.len())?;
-        if let Some(quantized) = &quantized {
+        if let (Some(path), Some(plan)) = (&self.draw_memory, compiled.memory.first()) {
+            write(path, plan.svg().as_bytes())?;
+        }
+        if self.explain {
+            compiled.report.refused.iter().try_for_each(|refused| writeln!(out, "{refused}"))?;
+        }
+        table(&compiled.report, out)?;
+        writeln!(out, "{}: {} bytes", output.display(), compiled.program.len())?;
+        for plan in &compiled.memory {
+            writeln!(out, "{}: {} bytes of planned memory", plan.method, plan.total)?;
+        }
+        if let Some(quantized) = &compiled.quantized {
             self.quantization.print(quantized, out)?;
         }
-        Ok(ExitCode::SUCCESS)
+        if self.check { self.compare(&compiled, out) } else { Ok(ExitCode::SUCCESS) }
     }
+
+    fn compile(&self) -> Result<Compiled, Failure> {
+        let file = model::read(&self.model)?;
+        let archive = archive(&self.model, &file)?;
+        let mut options =
+            options(self.backend.iter().map(String::as_str)).map_err(|error| Failure::usage(error.to_string()))?;
+        options.emit = emit::Options { stack_traces: self.stack_traces, external: self.external_weights.is_some() };
+        options.quantization = self.quantization.quantization(&archive)?;
+        sconce::compile::compile(&archive, &options).map_err(|error| failed(&self.model, error))
+    }
+
+    /// Runs the program and its plain twin on the inputs of the export.
+    fn compare(&self, compiled: &Compiled, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+        let file = model::read(&self.model)?;
+        let archive = archive(&self.model, &file)?;
+        let Some(inputs) = calibration::samples(&archive) else {
+            return Err(Failure::new("the export does not tell its inputs, or has several models")
+                .hint("use `sconce check` with golden files"));
+        };
+        let data = self.external_weights.iter().fold(Options::new(), Options::data);
+        let outputs = |module: Module| -> Result<_, Failure> {
+            let mut session = module.session()?;
+            let bound = golden::bind(session.view(), inputs.clone()).map_err(Failure::new)?;
+            Ok(session.run(&golden::borrow(&bound))?.iter().filter_map(golden::as_array).collect::<Vec<_>>())
+        };
+        let found = outputs(data.load(&compiled.program)?)?;
+        let plain = outputs(Options::new().plan(false).load(&compile(&self.model)?)?)?;
+        let quantized = compiled.quantized.is_some();
+        let tolerances = Tolerances { relative: quantized.then_some(4e-2), absolute: quantized.then_some(1e-1) };
+        let mut failed = found.len() != plain.len();
+        for (number, (found, plain)) in found.iter().zip(&plain).enumerate() {
+            if let Err(complaint) = compare::compare(found, plain, &tolerances) {
+                writeln!(out, "FAIL out{number} {complaint}")?;
+                failed = true;
+            }
+        }
+        writeln!(out, "{} outputs {}", found.len(), if failed { "differ" } else { "agree" })?;
+        Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    std::fs::write(path, bytes).map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
+}
+
+fn failed(path: &Path, error: impl std::fmt::Display) -> Failure {
+    Failure::new(format!("{}: {error}", path.display()))
+}
+
+fn archive<'f>(path: &Path, file: &'f [u8]) -> Result<Archive<'f>, Failure> {
+    Archive::read(file).map_err(|error| failed(path, error))
 }
 
 /// Who runs how many calls.
@@ -82,38 +132,8 @@ fn table(report: &Report, out: &mut dyn Write) -> Result<(), Failure> {
 
 /// The program that an exported one becomes without backends.
 pub(crate) fn compile(path: &Path) -> Result<Vec<u8>, Failure> {
-    Ok(with_backends(path, &[], &quantization::Arguments::default())?.program)
-}
-
-/// What an exported program becomes with these backends.
-fn with_backends(
-    path: &Path,
-    backends: &[Backend],
-    quantization: &quantization::Arguments,
-) -> Result<Compiled, Failure> {
     let file = model::read(path)?;
-    let failed = |error: String| Failure::new(format!("{}: {error}", path.display()));
-    let archive = Archive::read(&file).map_err(|error| failed(error.to_string()))?;
-    let partitioners = backends.iter().filter_map(|backend| backend.partitioner()).collect();
-    let quantization = quantization.quantization(&archive)?;
-    let options = Options { partitioners, quantization, executor: Some(Box::new(Here)), ..Options::default() };
-    sconce_compiler::compile(&archive, &options).map_err(|error| failed(error.to_string()))
-}
-
-/// Runs what the compiler wants to know, with the runtime of this command.
-struct Here;
-
-impl Executor for Here {
-    fn run(&self, program: &[u8], inputs: &[&[u8]]) -> Result<Vec<Vec<u8>>, String> {
-        if !inputs.is_empty() {
-            return Err("constants take no inputs".to_owned());
-        }
-        let module = Module::load(program).map_err(|error| error.to_string())?;
-        let outputs = module.forward(&[]).map_err(|error| error.to_string())?;
-        let bytes = |output: &Value| match output {
-            Value::Tensor(tensor) => Ok(tensor.bytes().to_vec()),
-            other => Err(format!("{other:?} is no tensor")),
-        };
-        outputs.iter().map(bytes).collect()
-    }
+    let options = options([]).map_err(|error| failed(path, error))?;
+    let compiled = sconce::compile::compile(&archive(path, &file)?, &options);
+    Ok(compiled.map_err(|error| failed(path, error))?.program)
 }

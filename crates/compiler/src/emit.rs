@@ -12,7 +12,7 @@ mod numbers;
 
 use crate::Error;
 use crate::ir::{Arg, Block, Call, Function, Input, Kind, Origin, Output, Program, Target, ValueId};
-use crate::memory::{Planner, Wanted};
+use crate::memory::{self, Planner, Wanted};
 use crate::signature::{self, Signature, Takes};
 use crate::size::Size;
 use sconce_format::ptd;
@@ -43,6 +43,8 @@ pub struct Emitted<'p> {
     pub program: model::Program<'p>,
     /// The `.ptd` file; empty unless tensors are kept outside.
     pub data: ptd::model::Data<'p>,
+    /// Where the tensors of each method lie.
+    pub memory: Vec<memory::Plan>,
 }
 
 /// The program as the model of a file. `planner` decides where tensors lie.
@@ -55,6 +57,7 @@ pub fn emit<'p>(program: &'p Program<'_>, planner: &dyn Planner, options: Option
         options,
         constants: HashMap::new(),
         states: HashMap::new(),
+        memory: Vec::new(),
     };
     let mut missing = BTreeSet::new();
     let mut plans = Vec::new();
@@ -68,9 +71,10 @@ pub fn emit<'p>(program: &'p Program<'_>, planner: &dyn Planner, options: Option
     if !missing.is_empty() {
         return Err(Error::Operators(missing.into_iter().collect()));
     }
+    let memory = shared.memory;
     file.plans = plans;
     file.plans.extend(program.known.iter().map(|(name, values)| known_method(name, values)));
-    Ok(Emitted { program: file, data })
+    Ok(Emitted { program: file, data, memory })
 }
 
 /// A method that takes nothing and gives known values.
@@ -90,6 +94,7 @@ struct Shared<'s, 'p> {
     /// Entries of the file's constants by ours, and its initial states.
     constants: HashMap<u32, Storage>,
     states: HashMap<u32, u32>,
+    memory: Vec<memory::Plan>,
 }
 
 /// A planned tensor: the value that stands for the memory, and when it is wanted.
@@ -527,6 +532,7 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
         let slack =
             if self.plan.delegates.iter().any(|delegate| delegate.backend == "XnnpackBackend") { SLACK } else { 0 };
         self.plan.buffer_sizes = vec![0, total + slack];
+        self.shared.memory.push(memory::Plan { method: self.function.name.clone(), wanted, offsets, total });
         Ok(())
     }
 

@@ -78,6 +78,8 @@ pub struct Compiled {
     pub report: partition::Report,
     /// What quantisation did, if it was asked for.
     pub quantized: Option<quantize::Report>,
+    /// Where the tensors of each method lie.
+    pub memory: Vec<memory::Plan>,
 }
 
 /// Compiles a `.pt2` archive to a `.pte` program.
@@ -97,8 +99,9 @@ pub fn compile(archive: &Archive<'_>, options: &Options) -> Result<Compiled, Err
         tidy(function, &mut program.constants)?;
         function.body.walk(&mut |call| report.left += usize::from(call.operator().is_some()));
     }
-    let emit::Emitted { program, data } = emit::emit(&program, &*options.planner, options.emit)?;
-    Ok(Compiled { program: program.write(), data: options.emit.external.then(|| data.write()), report, quantized })
+    let emit::Emitted { program, data, memory } = emit::emit(&program, &*options.planner, options.emit)?;
+    let data = options.emit.external.then(|| data.write());
+    Ok(Compiled { program: program.write(), data, report, quantized, memory })
 }
 
 /// Quantises all methods, lowered as far as quantisation and partitioners want it.

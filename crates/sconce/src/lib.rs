@@ -15,6 +15,8 @@
 //! copy of the weights; [`Module::forward`] is the easy door, with one session behind a mutex.
 
 mod buffer;
+#[cfg(feature = "compiler")]
+pub mod compile;
 mod error;
 mod external;
 mod folding;

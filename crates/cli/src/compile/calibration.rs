@@ -4,10 +4,11 @@
 //! in front, and its indices are calls. Without files, the inputs that the program was exported with are all there is.
 use crate::failure::Failure;
 use crate::golden;
+use sconce::compile::Archive;
+use sconce::compile::quantize::Calibrator;
 use sconce::core::{Method, ValueInfo};
+use sconce::format::pt2::Sample;
 use sconce::{Module, Tensor};
-use sconce_compiler::quantize::Calibrator;
-use sconce_format::pt2::{Archive, Sample};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -34,23 +35,28 @@ impl Calibration {
 
     /// The inputs of the export, if the archive has them and one model.
     pub(super) fn of_export(archive: &Archive<'_>) -> Option<Self> {
-        let [model] = &archive.models[..] else { return None };
-        let mut arrays = Arrays::new();
-        for (number, sample) in model.samples.as_ref()?.iter().enumerate() {
-            let tensor = match sample {
-                Sample::Tensor(tensor) => {
-                    let sizes = tensor.sizes.iter().map(|&size| usize::try_from(size)).collect::<Result<Vec<_>, _>>();
-                    Tensor::from_bytes(tensor.dtype, &sizes.ok()?, &tensor.bytes)
-                }
-                Sample::Int(number) => Tensor::from_slice(&[*number], &[]),
-                Sample::Float(number) => Tensor::from_slice(&[*number], &[]),
-                Sample::Bool(truth) => Tensor::from_bools(&[*truth], &[]),
-                Sample::None | Sample::Text(_) => continue,
-            };
-            arrays.insert(number, tensor.ok()?);
-        }
-        Some(Self { files: vec![arrays] })
+        Some(Self { files: vec![samples(archive)?] })
     }
+}
+
+/// The inputs of the export, by number, if the archive has them and one model.
+pub(super) fn samples(archive: &Archive<'_>) -> Option<Arrays> {
+    let [model] = &archive.models[..] else { return None };
+    let mut arrays = Arrays::new();
+    for (number, sample) in model.samples.as_ref()?.iter().enumerate() {
+        let tensor = match sample {
+            Sample::Tensor(tensor) => {
+                let sizes = tensor.sizes.iter().map(|&size| usize::try_from(size)).collect::<Result<Vec<_>, _>>();
+                Tensor::from_bytes(tensor.dtype, &sizes.ok()?, &tensor.bytes)
+            }
+            Sample::Int(number) => Tensor::from_slice(&[*number], &[]),
+            Sample::Float(number) => Tensor::from_slice(&[*number], &[]),
+            Sample::Bool(truth) => Tensor::from_bools(&[*truth], &[]),
+            Sample::None | Sample::Text(_) => continue,
+        };
+        arrays.insert(number, tensor.ok()?);
+    }
+    Some(arrays)
 }
 
 impl Calibrator for Calibration {

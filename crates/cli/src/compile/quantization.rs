@@ -1,8 +1,8 @@
 //! `sconce compile --quantize`: what to make integers of, and what it cost.
 use super::calibration::Calibration;
 use crate::failure::Failure;
-use sconce_compiler::quantize::{Calibrator, Layer, Quantization, Report, Scheme};
-use sconce_format::pt2::Archive;
+use sconce::compile::Archive;
+use sconce::compile::quantize::{Calibrator, Layer, Quantization, Report, Scheme};
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;

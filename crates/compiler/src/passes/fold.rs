@@ -13,9 +13,8 @@ use std::collections::{HashMap, HashSet};
 
 /// Runs programs for the compiler.
 pub trait Executor {
-    /// Runs the method `forward` of a program (the bytes of a `.pte`) with these inputs, elements row by row, and gives
-    /// its outputs.
-    fn run(&self, program: &[u8], inputs: &[&[u8]]) -> Result<Vec<Vec<u8>>, String>;
+    /// Runs the method `forward` of a program (the bytes of a `.pte`), which takes nothing, and gives its outputs.
+    fn run(&self, program: &[u8]) -> Result<Vec<Vec<u8>>, String>;
 }
 
 /// Computes what reads only constants.
@@ -89,7 +88,7 @@ impl FoldConstants<'_> {
             .map(|constant| crate::ir::Constant { name: String::new(), bytes: (&*constant.bytes).into() });
         let program = Program { functions: vec![alone], constants: Constants(used.collect()), ..Program::default() };
         let file = emit::emit(&program, &Smallest, emit::Options::default()).map_err(|error| error.to_string())?;
-        let results = self.executor.run(&file.program.write(), &[])?;
+        let results = self.executor.run(&file.program.write())?;
         if results.len() == wanted.len() { Ok(results) } else { Err("another number of results".to_owned()) }
     }
 }
