@@ -109,8 +109,8 @@ mod tests {
             }
             // Every call comes after what it reads: stage by stage, other calls before the part of a stage.
             let moment = |call: usize| (stages[call], taken[call]);
-            for call in 0..count {
-                for &maker in &reads[call] {
+            for (call, makers) in reads.iter().enumerate() {
+                for &maker in makers {
                     assert!(moment(maker) <= moment(call), "round {round}: {maker} after {call}");
                 }
             }

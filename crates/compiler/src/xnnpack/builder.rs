@@ -291,9 +291,7 @@ impl<'p> Builder<'p> {
             return Ok((float(dtype)?, Quantization::None));
         }
         match self.grid(value)? {
-            Grid::PerTensor { scale, zero } => {
-                Ok((Datatype::QInt8, Quantization::PerTensor { scale, zero_point: zero }))
-            }
+            Grid::Whole { scale, zero } => Ok((Datatype::QInt8, Quantization::PerTensor { scale, zero_point: zero })),
             _ => Err("its integers have more than one scale".to_owned()),
         }
     }

@@ -79,21 +79,21 @@ pub(super) fn is_dequantize(name: &str) -> bool {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Grid {
     /// One scale and zero point.
-    PerTensor {
+    Whole {
         /// The distance of two numbers.
         scale: f32,
         /// The integer that stands for 0.
         zero: i32,
     },
     /// A scale for each index of a dimension, zero points of 0.
-    PerChannel {
+    Channels {
         /// The dimension.
         axis: usize,
         /// The distances.
         scales: Vec<f32>,
     },
     /// A scale for each group in a row of a matrix, zero points of 0.
-    PerGroup {
+    Groups {
         /// Elements in a group.
         size: usize,
         /// The distances, row by row.
@@ -109,18 +109,18 @@ impl Grid {
             Some(DEQUANTIZE | QUANTIZE) => {
                 let zero = arguments.int("zero_point", 0)?;
                 let zero = i32::try_from(zero).map_err(|_| format!("the zero point {zero} is no int32"))?;
-                Ok(Self::PerTensor { scale: arguments.float("scale", 1.0)?, zero })
+                Ok(Self::Whole { scale: arguments.float("scale", 1.0)?, zero })
             }
             Some("quantized_decomposed::dequantize_per_channel") => {
                 let rank = scope.ty(arguments.tensor("input")?)?.rank();
                 centred(scope, call, "zero_points")?;
                 let axis = arguments.dim("axis", 0, rank)?;
-                Ok(Self::PerChannel { axis, scales: numbers(scope, call, "scales")? })
+                Ok(Self::Channels { axis, scales: numbers(scope, call, "scales")? })
             }
             Some("quantized_decomposed::dequantize_per_channel_group") => {
                 centred(scope, call, "zero_points")?;
                 let size = arguments.natural("group_size", 0)? as usize;
-                Ok(Self::PerGroup { size, scales: numbers(scope, call, "scales")? })
+                Ok(Self::Groups { size, scales: numbers(scope, call, "scales")? })
             }
             Some("torchao::dequantize_affine") => Self::of_blocks(scope, call),
             _ => Err("it does not say what its integers stand for".to_owned()),
@@ -134,11 +134,11 @@ impl Grid {
         centred(scope, call, "zero_point")?;
         let (block, scales) = (arguments.ints("block_size")?, numbers(scope, call, "scale")?);
         match (block.as_slice(), sizes.as_slice()) {
-            (block, sizes) if block == sizes && scales.len() == 1 => Ok(Self::PerTensor { scale: scales[0], zero: 0 }),
+            (block, sizes) if block == sizes && scales.len() == 1 => Ok(Self::Whole { scale: scales[0], zero: 0 }),
             ([1, group], [_, columns]) if group < columns => {
-                Ok(Self::PerGroup { size: usize::try_from(*group).unwrap_or(0), scales })
+                Ok(Self::Groups { size: usize::try_from(*group).unwrap_or(0), scales })
             }
-            ([1, rest @ ..], [_, others @ ..]) if rest == others => Ok(Self::PerChannel { axis: 0, scales }),
+            ([1, rest @ ..], [_, others @ ..]) if rest == others => Ok(Self::Channels { axis: 0, scales }),
             _ => Err(format!("its integers stand for numbers in blocks of {block:?}")),
         }
     }
@@ -147,16 +147,16 @@ impl Grid {
     pub(super) fn dequantized(&self, tensor: &Tensor<'_>, dtype: ScalarType) -> Result<Tensor<'static>, String> {
         let mut numbers = tensor.numbers().ok_or_else(|| format!("it has elements of the type {}", tensor.dtype))?;
         match self {
-            Self::PerTensor { scale, zero } => {
+            Self::Whole { scale, zero } => {
                 numbers.iter_mut().for_each(|number| *number = (*number - *zero as f32) * scale);
             }
-            Self::PerChannel { axis, scales } => {
+            Self::Channels { axis, scales } => {
                 let inner: usize = tensor.sizes.get(axis + 1..).unwrap_or_default().iter().product();
                 for (place, number) in numbers.iter_mut().enumerate() {
                     *number *= scales.get(place / inner.max(1) % scales.len().max(1)).ok_or("it has no scales")?;
                 }
             }
-            Self::PerGroup { size, scales } => {
+            Self::Groups { size, scales } => {
                 for (place, number) in numbers.iter_mut().enumerate() {
                     *number *= scales.get(place / (*size).max(1)).ok_or("it has fewer scales than groups")?;
                 }

@@ -3,6 +3,7 @@
 use super::super::arguments::Arguments;
 use super::super::builder::{Builder, Layout, float};
 use super::super::tensor::Tensor;
+use super::shape::join;
 use super::{Integers, Joins, Row, both, row, tail};
 use crate::ir::{Arg, Call, ValueId};
 use sconce_format::xnnpack::model::{Binary, Operation, Pooling, Resizing, Unary};
@@ -15,6 +16,8 @@ pub(super) const ROWS: &[Row] = &[
     both("aten::adaptive_avg_pool2d", Integers::Any, adaptive_mean),
     row("aten::upsample_bilinear2d.vec", resize),
     row("aten::upsample_bilinear2d", resize),
+    row("aten::upsample_nearest2d.vec", repeat),
+    row("aten::upsample_nearest2d", repeat),
     row("aten::prelu", prelu),
     row("aten::_prelu_kernel", prelu),
     row("aten::softmax.int", softmax),
@@ -197,11 +200,8 @@ fn adaptive_mean(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
     Ok(())
 }
 
-/// Another resolution, between neighbours.
-fn resize(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
-    let name = if b.is_tensor(call, "input") { "input" } else { "self" };
-    let value = b.read(call, name)?;
-    image(b, value)?;
+/// The sizes of an image and of the one that is made of it; factors that are given must lead from one to the other.
+fn resolutions(b: &Builder<'_>, call: &Call, value: ValueId) -> Result<(Vec<i64>, Vec<i64>), String> {
     let (Some(from), Some(to)) = (b.scope.ty(value)?.numbers(), b.scope.ty(call.outputs[0])?.numbers()) else {
         return Err("its sizes are not known before the program runs".to_owned());
     };
@@ -215,6 +215,51 @@ fn resize(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
             return Err(format!("it makes {to} of {from} elements by the factor {factor}"));
         }
     }
+    Ok((from, to))
+}
+
+/// Every element several times: as many channels, one after the other, are neighbours in a row, and rows likewise.
+fn repeat(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
+    let name = if b.is_tensor(call, "input") { "input" } else { "self" };
+    let value = b.read(call, name)?;
+    image(b, value)?;
+    let (from, to) = resolutions(b, call, value)?;
+    let mut factors = [0; 2];
+    for dim in 0..2 {
+        let (from, to) = (from[dim + 2], to[dim + 2]);
+        match to / from.max(1) {
+            factor @ 1..=5 if from * factor == to => factors[dim] = factor as u32,
+            _ => return Err(format!("it makes {to} of {from} elements; that takes a whole factor up to 5")),
+        }
+    }
+    let [n, h, w, c] = b.dims(value, Layout::Channels)?[..] else { return Err("it is no image".to_owned()) };
+    let mut id = b.operand(value, Layout::Channels)?;
+    if factors[1] > 1 {
+        id = joined(b, value, id, &[n, h, w, c * factors[1]], factors[1])?;
+    }
+    let row = w * factors[1] * c;
+    let flat = b.between(value, &[n, h, row])?;
+    b.reshape_to(id, flat, vec![n, h, row]);
+    id = if factors[0] > 1 { joined(b, value, flat, &[n, h, row * factors[0]], factors[0])? } else { flat };
+    let new_shape = b.dims(call.outputs[0], Layout::Channels)?;
+    let output = b.define(call.outputs[0], Layout::Channels)?;
+    b.reshape_to(id, output, new_shape);
+    Ok(())
+}
+
+/// A value several times along the innermost dimension.
+fn joined(b: &mut Builder<'_>, like: ValueId, id: u32, dims: &[u32], times: u32) -> Result<u32, String> {
+    let output = b.between(like, dims)?;
+    join(b, &vec![id; times as usize], dims.len() - 1, output);
+    Ok(output)
+}
+
+/// Another resolution, between neighbours.
+fn resize(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
+    let name = if b.is_tensor(call, "input") { "input" } else { "self" };
+    let value = b.read(call, name)?;
+    image(b, value)?;
+    resolutions(b, call, value)?;
     let flags = if Arguments(call).bool("align_corners", false) { ALIGN_CORNERS } else { 0 };
     let (input_id, output_id) = (b.operand(value, Layout::Channels)?, b.define(call.outputs[0], Layout::Channels)?);
     let dims = b.dims(call.outputs[0], Layout::Channels)?;
@@ -261,9 +306,25 @@ fn softmax(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
     let layout = match (dim, ty.rank(), b.common(&[value], result)) {
         (1, 3 | 4, Layout::Channels) => Layout::Channels,
         (dim, rank, _) if dim + 1 == rank.max(1) => Layout::Plain,
-        _ => return Err("it is not along the last dimension".to_owned()),
+        _ => return softmax_inside(b, value, result, dim),
     };
     let (input_id, output_id) = (b.operand(value, layout)?, b.define(result, layout)?);
     b.node(Operation::Softmax(Unary { input_id, output_id, flags: 0 }), None);
+    Ok(())
+}
+
+/// Along another dimension, which changes places with the last one.
+fn softmax_inside(b: &mut Builder<'_>, value: ValueId, result: ValueId, dim: usize) -> Result<(), String> {
+    let mut dims = b.dims(value, Layout::Plain)?;
+    let mut order: Vec<usize> = (0..dims.len()).collect();
+    let last = dims.len() - 1;
+    order.swap(dim, last);
+    dims.swap(dim, last);
+    let input = b.operand(value, Layout::Plain)?;
+    let (turned, done) = (b.between(value, &dims)?, b.between(value, &dims)?);
+    b.transpose(input, turned, &order);
+    b.node(Operation::Softmax(Unary { input_id: turned, output_id: done, flags: 0 }), None);
+    let output = b.define(result, Layout::Plain)?;
+    b.transpose(done, output, &order);
     Ok(())
 }

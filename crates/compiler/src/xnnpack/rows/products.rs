@@ -41,9 +41,9 @@ pub(super) fn has_integer_weights(b: &Builder<'_>, call: &Call) -> bool {
     let maker = Arguments(call).optional("weight").and_then(|weight| b.scope.maker(weight));
     let grid = integer_grid(b.scope, call).filter(|_| !maker.is_some_and(quantization::has_four_bits));
     match (grid, call.operator()) {
-        (Some(Grid::PerTensor { zero: 0, .. }), _) => true,
-        (Some(Grid::PerChannel { axis: 0, .. }), Some("aten::linear")) => true,
-        (Some(Grid::PerChannel { axis, .. }), _) => {
+        (Some(Grid::Whole { zero: 0, .. }), _) => true,
+        (Some(Grid::Channels { axis: 0, .. }), Some("aten::linear")) => true,
+        (Some(Grid::Channels { axis, .. }), _) => {
             let (transposed, groups) = (Arguments(call).bool("transposed", false), Arguments(call).int("groups", 1));
             axis == usize::from(transposed) && (!transposed || groups == Ok(1))
         }

@@ -33,7 +33,7 @@ pub(super) const ROWS: &[Row] = &[
         b.dims(value, Layout::Plain)?;
         is_int8(b.scope, value)?;
         match b.grid(value)? {
-            Grid::PerTensor { .. } => Ok(()),
+            Grid::Whole { .. } => Ok(()),
             _ => Err("its integers have more than one scale".to_owned()),
         }
     }),
@@ -84,9 +84,9 @@ pub(super) fn dynamic_input(scope: &Scope<'_>, call: &Call) -> Option<ValueId> {
     let source = dynamic_source(scope, scope.maker(arguments.optional("input")?)?)?;
     let maker = scope.maker(arguments.optional("weight")?)?;
     let fits = match (call.operator()?, integer_grid(scope, call)?, has_four_bits(maker)) {
-        ("aten::linear", Grid::PerChannel { axis: 0, .. }, _) => true,
-        ("aten::linear", Grid::PerGroup { size, .. }, true) => size > 0 && size.is_multiple_of(32),
-        ("aten::convolution", Grid::PerChannel { axis: 0, .. }, false) => {
+        ("aten::linear", Grid::Channels { axis: 0, .. }, _) => true,
+        ("aten::linear", Grid::Groups { size, .. }, true) => size > 0 && size.is_multiple_of(32),
+        ("aten::convolution", Grid::Channels { axis: 0, .. }, false) => {
             let sizes = scope.ty(arguments.optional("weight")?).ok()?.numbers()?;
             sizes.len() == 4 && sizes[1] > 1 && !arguments.bool("transposed", false)
         }
@@ -131,17 +131,17 @@ pub(super) fn integer_weight<'p>(
     let (bytes, channel_dim) =
         (if has_four_bits(maker) { tensor.nibbles().into() } else { tensor.bytes }, channel_dim as i32);
     let (dtype, quantization) = match grid {
-        Grid::PerTensor { scale, zero } => (Datatype::QInt8, Quantization::PerTensor { scale, zero_point: zero }),
+        Grid::Whole { scale, zero } => (Datatype::QInt8, Quantization::PerTensor { scale, zero_point: zero }),
         // The official exporter writes four bits with a scale for each row as groups of the whole row.
-        Grid::PerChannel { scales, .. } if has_four_bits(maker) && dims[1].is_multiple_of(32) => {
+        Grid::Channels { scales, .. } if has_four_bits(maker) && dims[1].is_multiple_of(32) => {
             groups(b, &scales, dims[1] as i32)
         }
-        Grid::PerChannel { scales, .. } => {
+        Grid::Channels { scales, .. } => {
             let dtype = if has_four_bits(maker) { Datatype::QCInt4 } else { Datatype::QCInt8 };
             let scales = b.scales(&floats(&scales), scales.len());
             (dtype, Quantization::PerChannel { channel_dim, scales })
         }
-        Grid::PerGroup { scales, size } => groups(b, &scales, size as i32),
+        Grid::Groups { scales, size } => groups(b, &scales, size as i32),
     };
     Ok(b.quantized_constant(dtype, &dims, &bytes, quantization))
 }
@@ -156,15 +156,15 @@ fn groups(b: &mut Builder<'_>, scales: &[f32], group_size: i32) -> (Datatype, Qu
 /// The bias of a call on integers: 32 bits, with the scale of a product of input and weight.
 pub(super) fn integer_bias(b: &mut Builder<'_>, call: &Call, input: ValueId) -> Result<u32, String> {
     let Some(bias) = Arguments(call).optional("bias") else { return Ok(NONE) };
-    let Grid::PerTensor { scale: input_scale, .. } = b.grid(input)? else {
+    let Grid::Whole { scale: input_scale, .. } = b.grid(input)? else {
         return Err("its input has more than one scale".to_owned());
     };
     let numbers = b.scope.known(bias)?.numbers().ok_or("its bias has no numbers")?;
     let weight = integer_grid(b.scope, call).ok_or("its weight is not quantised")?;
     let scales = match &weight {
-        Grid::PerTensor { scale, .. } => vec![scale * input_scale],
-        Grid::PerChannel { scales, .. } => scales.iter().map(|scale| scale * input_scale).collect(),
-        Grid::PerGroup { .. } => return Err("its weight has groups of scales".to_owned()),
+        Grid::Whole { scale, .. } => vec![scale * input_scale],
+        Grid::Channels { scales, .. } => scales.iter().map(|scale| scale * input_scale).collect(),
+        Grid::Groups { .. } => return Err("its weight has groups of scales".to_owned()),
     };
     let integer = |(place, number): (usize, &f32)| {
         let scale = scales[place % scales.len()];
@@ -173,7 +173,7 @@ pub(super) fn integer_bias(b: &mut Builder<'_>, call: &Call, input: ValueId) -> 
     let bytes: Vec<u8> = numbers.iter().enumerate().flat_map(|own| integer(own).to_le_bytes()).collect();
     let dims = [numbers.len() as u32];
     let (dtype, quantization) = match weight {
-        Grid::PerTensor { .. } => (Datatype::QInt32, Quantization::PerTensor { scale: scales[0], zero_point: 0 }),
+        Grid::Whole { .. } => (Datatype::QInt32, Quantization::PerTensor { scale: scales[0], zero_point: 0 }),
         _ => {
             let scales = b.scales(&floats(&scales), scales.len());
             (Datatype::QCInt32, Quantization::PerChannel { channel_dim: 0, scales })

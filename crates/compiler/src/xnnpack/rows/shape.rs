@@ -2,10 +2,12 @@
 
 use super::super::arguments::Arguments;
 use super::super::builder::{Builder, FROM_CHANNELS, Layout, TO_CHANNELS};
+use super::super::quantization::QUANTIZE;
 use super::super::scope::permutation;
 use super::{Integers, Joins, Row, both, row, tail};
 use crate::ir::{Call, ValueId};
 
+use sconce_format::xnnpack::NONE;
 use sconce_format::xnnpack::model::{Concatenation, Operation, Padding, Slicing, Unary};
 
 pub(super) const ROWS: &[Row] = &[
@@ -13,6 +15,8 @@ pub(super) const ROWS: &[Row] = &[
     both("aten::permute", Integers::Same, permute),
     both("aten::cat", Integers::Same, cat),
     both("aten::slice.Tensor", Integers::Same, slice),
+    both("aten::select.int", Integers::Same, select),
+    row("aten::split_with_sizes", split),
     row("aten::constant_pad_nd", pad),
     row("aten::_to_copy", copy),
 ];
@@ -94,16 +98,17 @@ fn cat(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
         let mut dims = b.dims(result, layout)?;
         dims[axis] = size;
         let output = b.between(result, &dims)?;
-        join(b, &first, axis, output);
+        join(b, &first.iter().map(|part| part.0).collect::<Vec<_>>(), axis, output);
         parts.insert(0, (output, size));
     }
     let output = b.define(result, layout)?;
-    join(b, &parts, axis, output);
+    join(b, &parts.iter().map(|part| part.0).collect::<Vec<_>>(), axis, output);
     Ok(())
 }
 
-fn join(b: &mut Builder<'_>, parts: &[(u32, u32)], axis: usize, output_id: u32) {
-    let id = |place: usize| parts.get(place).map_or(sconce_format::xnnpack::NONE, |part| part.0);
+/// Adds a node that joins two to five values.
+pub(super) fn join(b: &mut Builder<'_>, ids: &[u32], axis: usize, output_id: u32) {
+    let id = |place: usize| ids.get(place).copied().unwrap_or(NONE);
     let table = Concatenation {
         axis: axis as u32,
         input1_id: id(0),
@@ -114,7 +119,7 @@ fn join(b: &mut Builder<'_>, parts: &[(u32, u32)], axis: usize, output_id: u32) 
         output_id,
         flags: 0,
     };
-    let operation = match parts.len() {
+    let operation = match ids.len() {
         2 => Operation::Concatenate2,
         3 => Operation::Concatenate3,
         4 => Operation::Concatenate4,
@@ -136,17 +141,73 @@ fn slice(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
         return Err("it takes every second element or fewer".to_owned());
     }
     let dim = arguments.dim("dim", 0, from.len())?;
-    let size = from.get(dim).copied().ok_or("it cuts a tensor without dimensions")?;
-    let start = arguments.int("start", 0)?;
-    let start = if start < 0 { start.saturating_add(size) } else { start }.clamp(0, size);
+    let start = counted_from_the_front(arguments.int("start", 0)?, &from, dim)?;
     let layout = b.common(&[value], result);
-    let input_id = b.operand(value, layout)?;
     let output_id = b.define(result, layout)?;
     let sizes = b.dims(result, layout)?;
+    cut(b, value, layout, (dim, start), sizes, output_id)
+}
+
+/// A place along a dimension, which may be counted from the end.
+fn counted_from_the_front(place: i64, sizes: &[i64], dim: usize) -> Result<i64, String> {
+    let size = sizes.get(dim).copied().ok_or("it cuts a tensor without dimensions")?;
+    Ok(if place < 0 { place.saturating_add(size) } else { place }.clamp(0, size))
+}
+
+/// Adds a node that cuts a piece of these sizes out of a value.
+fn cut(
+    b: &mut Builder<'_>,
+    value: ValueId,
+    layout: Layout,
+    (dim, start): (usize, i64),
+    sizes: Vec<u32>,
+    output_id: u32,
+) -> Result<(), String> {
+    let input_id = b.operand(value, layout)?;
     let mut offsets = vec![0; sizes.len()];
-    offsets[in_form(dim, from.len(), layout)] = start as u32;
+    offsets[in_form(dim, b.scope.ty(value)?.rank(), layout)] =
+        u32::try_from(start).map_err(|_| format!("it cuts at {start}"))?;
     let num_dims = sizes.len() as u32;
     b.node(Operation::StaticSlice(Slicing { num_dims, offsets, sizes, input_id, output_id, flags: 0 }), None);
+    Ok(())
+}
+
+/// One place along a dimension, which goes.
+fn select(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
+    let value = b.read(call, "self")?;
+    let result = tail(b, call, Joins::Nothing).value;
+    let from = b.scope.ty(value)?.numbers().ok_or("its sizes are not known before the program runs")?;
+    let dim = Arguments(call).dim("dim", 0, from.len())?;
+    let start = counted_from_the_front(Arguments(call).int("index", 0)?, &from, dim)?;
+    let mut sizes = b.dims(value, Layout::Plain)?;
+    sizes[dim] = 1;
+    let piece = b.between(value, &sizes)?;
+    cut(b, value, Layout::Plain, (dim, start), sizes, piece)?;
+    let new_shape = b.dims(result, Layout::Plain)?;
+    let output = b.define(result, Layout::Plain)?;
+    b.reshape_to(piece, output, new_shape);
+    Ok(())
+}
+
+/// Neighbouring pieces along a dimension. Those that are quantised as the whole was are cut out of its integers.
+fn split(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
+    let value = Arguments(call).tensor("self")?;
+    let from = b.scope.ty(value)?.numbers().ok_or("its sizes are not known before the program runs")?;
+    let dim = Arguments(call).dim("dim", 0, from.len())?;
+    let integers = b.integers(value).filter(|integers| !b.scope.is_known(*integers));
+    let layout = b.common(&[integers.unwrap_or(value)], value);
+    let mut start = 0;
+    for (&piece, size) in call.outputs.iter().zip(Arguments(call).ints("split_sizes")?) {
+        let quantized = b.scope.sole_reader(piece).filter(|reader| reader.operator() == Some(QUANTIZE));
+        let same = |&(whole, own): &(ValueId, ValueId)| b.grid(whole).is_ok_and(|grid| b.grid(own) == Ok(grid));
+        let pair = integers.zip(quantized.map(|reader| reader.outputs[0])).filter(same);
+        let (source, result) = pair.unwrap_or((value, piece));
+        b.done.insert(result);
+        let output = b.define(result, layout)?;
+        let sizes = b.dims(result, layout)?;
+        cut(b, source, layout, (dim, start), sizes, output)?;
+        start += size;
+    }
     Ok(())
 }
 
