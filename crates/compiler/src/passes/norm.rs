@@ -99,7 +99,8 @@ fn folded(
         (0..channels).map(|c| ((f64::from(bias[c]) - f64::from(mean[c])) * factor[c] + f64::from(shift[c])) as f32);
     let moved: Vec<u8> = moved.flat_map(f32::to_le_bytes).collect();
     let (name, ty) = (function.get(weight).name.clone(), function.tensor(weight)?.clone());
-    let (scaled, moved) = (constants.add("", scaled), constants.add("", moved));
+    let (scaled, moved) =
+        (constants.add(format!("{name}.folded"), scaled), constants.add(format!("{name}.moved"), moved));
     let weight = function.value(Kind::Tensor(ty), Origin::Constant(scaled), name.as_str());
     let ty = TensorType::fixed(ScalarType::Float, &[channels as i64]);
     Some((weight, function.value(Kind::Tensor(ty), Origin::Constant(moved), name)))

@@ -45,13 +45,16 @@ pub(super) fn observe(
     Ok(())
 }
 
+/// Takes the number of a value and its bytes in two programs.
+pub(super) type Pairs<'e> = dyn FnMut(usize, &[u8], &[u8]) + 'e;
+
 /// The same with two values at a time, which must be in one run.
 pub(super) fn compare(
     function: &Function,
     constants: &Constants<'_>,
     pairs: &[(ValueId, ValueId)],
     calibrator: &dyn Calibrator,
-    each: &mut dyn FnMut(usize, &[u8], &[u8]),
+    each: &mut Pairs<'_>,
 ) -> Result<(), Error> {
     let most =
         (MOST_BYTES / 2 / pairs.iter().map(|(a, _)| size(function, *a)).max().unwrap_or(1).max(1)).max(1) as usize;
