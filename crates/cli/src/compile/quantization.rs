@@ -83,8 +83,9 @@ impl Arguments {
         for (number, output) in report.outputs.iter().enumerate() {
             writeln!(out, "out{number}: {:.1} dB above the noise of quantisation", output.decibels)?;
         }
-        let worst = report.layers.iter().take(WORST);
-        worst.map(|layer| writeln!(out, "{:>8.1} dB {}", layer.decibels, layer.name)).collect::<Result<(), _>>()?;
+        for layer in report.layers.iter().take(WORST) {
+            writeln!(out, "{:>8.1} dB {}", layer.decibels, layer.name)?;
+        }
         Ok(())
     }
 }
