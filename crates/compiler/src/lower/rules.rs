@@ -2,6 +2,7 @@
 
 mod activation;
 mod attention;
+mod bag;
 mod conv;
 mod create;
 mod einsum;
@@ -34,6 +35,7 @@ type Answer = Result<Vec<ValueId>, Error>;
 const TABLES: &[Table] = &[
     activation::RULES,
     attention::RULES,
+    bag::RULES,
     conv::RULES,
     create::RULES,
     elementwise::RULES,
