@@ -7,8 +7,10 @@ mod conv;
 mod create;
 mod einsum;
 mod elementwise;
+mod fft;
 mod index;
 mod join;
+mod linalg;
 mod linear;
 mod loss;
 mod names;
@@ -39,8 +41,10 @@ const TABLES: &[Table] = &[
     conv::RULES,
     create::RULES,
     elementwise::RULES,
+    fft::RULES,
     index::RULES,
     join::RULES,
+    linalg::RULES,
     linear::RULES,
     loss::RULES,
     norm::RULES,
