@@ -41,6 +41,7 @@ class Case:
     module: torch.nn.Module
     runs: list[tuple]
     dynamic: Any = None
+    decomposed: bool = False
 
 
 def normal(*sizes):
@@ -48,7 +49,8 @@ def normal(*sizes):
 
 
 def recurrent(m, x):
-    return m.lstm(x), m.gru(x), m.projected(x)
+    outputs = [m.lstm(x), m.gru(x), m.tanh(x), m.projected(x)]
+    return outputs
 
 
 def pools(m, x):
@@ -62,6 +64,7 @@ def pools(m, x):
         F.adaptive_max_pool2d(x, 3),
         F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
         F.fold(F.unfold(x, 3, padding=1, stride=2), x.shape[-2:], 3, padding=1, stride=2),
+        F.lp_pool2d(x, 2, 2),
     )
 
 
@@ -72,6 +75,8 @@ def norms(m, x):
         F.batch_norm(x, m.weight, m.weight.abs(), m.weight, None),
         F.rms_norm(x, x.shape[-1:]),
         F.layer_norm(x, x.shape[-2:]),
+        F.local_response_norm(x, 3),
+        F.normalize(x, p=3.0),
         torch.linalg.vector_norm(x, 1, (1, 2)),
         torch.linalg.norm(x, float("inf"), (-2, -1)),
         F.cosine_similarity(x, x.flip(0)),
@@ -85,7 +90,7 @@ def activations(m, x):
     functions = [F.silu, F.hardswish, F.hardsigmoid, F.mish, F.selu, F.celu, F.softplus, F.softshrink, F.hardshrink]
     functions += [F.logsigmoid, F.relu6, F.tanhshrink, F.softsign, torch.square, torch.frac, torch.exp2, torch.isfinite]
     results = [function(x) for function in functions]
-    results += [F.prelu(x, m.slope), F.threshold(x, 0.1, -2.0), F.rrelu(x), F.softmax(x, -1)]
+    results += [F.prelu(x, m.slope), F.threshold(x, 0.1, -2.0), F.rrelu(x), F.softmax(x, -1), F.softmin(x, 0)]
     results += [torch.nan_to_num(x / 0.0), x.round(decimals=1), x.clamp_min(0.2), torch.lerp(x, x.square(), 0.7)]
     return results + [torch.addcmul(x, x, x, value=2), torch.where(x > 0, x, 0.5), 2 - x, 1 / x, 3 // x.ceil()]
 
@@ -125,25 +130,34 @@ def products(m, x, y):
         torch.tensordot(x, y, ([2], [0])),
         torch.baddbmm(y[:3, :4], x[:, :3], y.expand(2, -1, -1), beta=0.5, alpha=2),
         torch.addmv(x[0, :, 0], x[0], vector, beta=2),
+        torch.addr(y[:, :3], vector, vector[:3]),
         torch.inner(x, y.T),
+        torch.outer(vector, vector),
+        torch.kron(x[0, :2, :2], y[:2, :3]),
         torch.linalg.cross(x[:, :, :3], x[:, :, 2:]),
+        torch.linalg.multi_dot([x[0], y, y.T]),
         m.bilinear(x, x),
         F.conv1d(x, m.kernel, padding="same"),
+        torch.dot(vector, vector),
     )
 
 
 def shapes(m, x):
-    parts = [*x.chunk(3, 1), *torch.tensor_split(x, 3, 2)]
+    parts = [*x.chunk(3, 1), *torch.tensor_split(x, 3, 2), *x.unbind(0)]
     return (
         parts,
         torch.meshgrid(x[0, 0], x[0, 1], indexing="xy"),
         x.repeat_interleave(2, 1),
+        torch.tile(x, (2, 1)),
         torch.rot90(x, 1, (1, 2)),
         x.movedim(0, 2),
+        torch.hstack([x, x]),
         torch.block_diag(x[0], x[1]),
         F.pad(x, (2, 1), mode="circular"),
         F.pad(x, (1, 2), mode="reflect"),
         F.pad(x, (1, -1, 2, 0), value=4.0),
+        F.channel_shuffle(x.unsqueeze(-1), 2),
+        torch.cartesian_prod(x[0, 0, :2], x[0, 1, :3]),
         torch.diff(x, 2),
         torch.eye(3, 4) + torch.linspace(0, 1, 4),
         x.new_full((2,), 7) + torch.zeros_like(x[0, 0, :2]) + torch.ones(2, dtype=torch.long),
@@ -164,10 +178,12 @@ def images(m, x):
 
 def dynamic_encoder(m, x):
     y = m.norm(x + m.position[: x.shape[1]])
+    y = y + m.attention(y, y, y, need_weights=False)[0]
     mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril()
     heads = y.unflatten(-1, (2, 4)).transpose(1, 2)
     past = F.scaled_dot_product_attention(heads, heads, heads, attn_mask=mask).transpose(1, 2).flatten(2)
-    return torch.cat([F.silu(past), y], -1), F.pad(y, (0, 0, 1, 2)), y.std(1)
+    both = torch.cat([F.silu(past), y], -1)
+    return both, both.mean(1), torch.stack(both.chunk(2, -1)), F.pad(y, (0, 0, 1, 2)), y.std(1)
 
 
 def dynamic_image(m, x):
@@ -177,13 +193,31 @@ def dynamic_image(m, x):
     return F.adaptive_avg_pool2d(z, 1).flatten(1), F.avg_pool2d(z, 3, 1, 1), z.softmax(1), y.repeat_interleave(2, 0)
 
 
+def losses(m, x, y):
+    target = (y[:, 0] > 0).long()
+    return (
+        F.mse_loss(x, y),
+        F.smooth_l1_loss(x, y, beta=0.5),
+        F.huber_loss(x, y),
+        F.cross_entropy(x, target),
+        F.nll_loss(F.log_softmax(x, 1), target, weight=x[0].abs()),
+        F.binary_cross_entropy_with_logits(x, y.sigmoid()),
+        F.kl_div(F.log_softmax(x, 1), y.softmax(1), reduction="batchmean"),
+    )
+
+
+def encoder(m, x):
+    return m.layer(x)
+
+
 def cases():
     rnn = dict(batch_first=True)
     yield "recurrent", Case(
         Module(
             recurrent,
-            lstm=torch.nn.LSTM(3, 4, bidirectional=True),
-            gru=torch.nn.GRU(3, 4, 2, **rnn),
+            lstm=torch.nn.LSTM(3, 4, 2, bidirectional=True),
+            gru=torch.nn.GRU(3, 4, bidirectional=True, **rnn),
+            tanh=torch.nn.RNN(3, 4, bias=False),
             projected=torch.nn.LSTM(3, 4, proj_size=2, **rnn),
         ),
         [(normal(3, 2, 3),)],
@@ -205,8 +239,13 @@ def cases():
     yield "products", Case(Module(products, **parts), [(normal(2, 4, 5), normal(5, 4))])
     yield "shapes", Case(Module(shapes), [(normal(2, 4, 5),)])
     yield "images", Case(Module(images, map=torch.nn.Parameter(normal(1, 2, 3) * 0.5)), [(normal(1, 4, 6, 8),)])
+    yield "losses", Case(Module(losses), [(normal(4, 3), normal(4, 3))])
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    yield "encoder", Case(Module(encoder, layer=layer), [(normal(2, 3, 8),)])
+    yield "decomposed", Case(Module(norms, weight=torch.nn.Parameter(normal(4))), [(normal(2, 4, 6),)], decomposed=True)
     parts = dict(
         norm=torch.nn.LayerNorm(8),
+        attention=torch.nn.MultiheadAttention(8, 2, batch_first=True),
         position=torch.nn.Parameter(normal(12, 8)),
     )
     yield "dynamic_encoder", Case(
@@ -218,16 +257,9 @@ def cases():
     height, width = Dim("height", min=2, max=8), Dim("width", min=2, max=8)
     yield "dynamic_image", Case(
         Module(dynamic_image, **parts),
-        [(normal(1, 3, 4, 6),), (normal(1, 3, 8, 4),)],
+        [(normal(2, 3, 8, 12),), (normal(2, 3, 16, 4),)],
         dynamic=(({2: 2 * height, 3: 2 * width},),),
     )
-
-
-def strip(module):
-    """Where nodes come from is most of a file, and nothing that is tested."""
-    for node in module.graph.nodes:
-        for key in ["stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "from_node", "fwd_source_fn_stack"]:
-            node.meta.pop(key, None)
 
 
 def numbers(values, name):
@@ -241,7 +273,10 @@ def main():
     torch.manual_seed(0)
     for name, case in cases():
         program = export(case.module, case.runs[0], dynamic_shapes=case.dynamic, strict=False)
-        strip(program.graph_module)
+        if case.decomposed:
+            program = program.run_decompositions()
+        for node in program.graph.nodes:
+            node.meta.pop("stack_trace", None)
         save(program, f"{out}/{name}.pt2")
         for index, run in enumerate(case.runs):
             results = tree_leaves(case.module(*[value.clone() for value in run]))
