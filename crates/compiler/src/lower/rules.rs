@@ -2,12 +2,15 @@
 
 mod activation;
 mod attention;
+mod bag;
 mod conv;
 mod create;
 mod einsum;
 mod elementwise;
+mod fft;
 mod index;
 mod join;
+mod linalg;
 mod linear;
 mod loss;
 mod names;
@@ -34,11 +37,14 @@ type Answer = Result<Vec<ValueId>, Error>;
 const TABLES: &[Table] = &[
     activation::RULES,
     attention::RULES,
+    bag::RULES,
     conv::RULES,
     create::RULES,
     elementwise::RULES,
+    fft::RULES,
     index::RULES,
     join::RULES,
+    linalg::RULES,
     linear::RULES,
     loss::RULES,
     norm::RULES,

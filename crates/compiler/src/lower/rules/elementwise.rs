@@ -255,7 +255,11 @@ fn reversed_difference(site: &mut Site<'_, '_>) -> Answer {
 
 /// A quotient with a rounding mode.
 fn divided(site: &mut Site<'_, '_>, mode: &str) -> Answer {
-    let (x, other, ty) = (subject(site)?, site.arg("other").clone(), site.result(0));
+    let (other, ty) = (site.arg("other").clone(), site.result(0));
+    let x = match site.optional_tensor("self") {
+        Some(x) => x,
+        None => site.number(site.scalar("self", 0), ty.dtype),
+    };
     let operator = if let Arg::Value(_) = other { "aten::div.Tensor_mode" } else { "aten::div.Scalar_mode" };
     let args = [("self", x.into()), ("other", other), ("rounding_mode", Arg::Text(mode.to_owned()))];
     Ok(vec![site.call(operator, args, ty)])

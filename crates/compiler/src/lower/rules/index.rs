@@ -9,6 +9,7 @@ use sconce_format::ScalarType;
 
 pub(super) const RULES: Table = &[
     ("aten::narrow", narrow),
+    ("aten::narrow_copy", narrow),
     ("aten::index_add", |site| put_along(site, true)),
     ("aten::index_copy", |site| put_along(site, false)),
     ("aten::index_fill.int_Scalar", fill_along),
@@ -25,8 +26,6 @@ pub(super) const RULES: Table = &[
     ("aten::nonzero_numpy", nonzero_columns),
     ("aten::where", nonzero_columns),
     ("aten::one_hot", one_hot),
-    ("aten::embedding_bag", embedding_bag),
-    ("aten::embedding_bag.padding_idx", embedding_bag),
     ("aten::isin.Tensor_Tensor", isin),
     ("aten::isin.Tensor_Scalar", isin),
     ("aten::triu", triu),
@@ -214,22 +213,6 @@ fn one_hot(site: &mut Site<'_, '_>) -> Answer {
     let x = site.unsqueeze(x, ty.rank() - 1);
     let hot = site.compare("aten::eq.Tensor", x, classes);
     Ok(vec![site.cast(hot, ty.dtype)])
-}
-
-fn embedding_bag(site: &mut Site<'_, '_>) -> Answer {
-    let types: Vec<TensorType> = (0..site.call.outputs.len()).map(|index| site.result(index)).collect();
-    let args = [
-        ("weight", site.arg("weight").clone()),
-        ("indices", site.arg("indices").clone()),
-        ("offsets", site.arg("offsets").clone()),
-        ("scale_grad_by_freq", site.bool("scale_grad_by_freq", false).into()),
-        ("mode", site.int("mode", 0)?.into()),
-        ("sparse", site.bool("sparse", false).into()),
-        ("per_sample_weights", site.arg("per_sample_weights").clone()),
-        ("include_last_offset", site.bool("include_last_offset", false).into()),
-        ("padding_idx", site.int("padding_idx", -1)?.into()),
-    ];
-    Ok(site.call_many("aten::_embedding_bag_forward_only", args, types))
 }
 
 /// Whether each element is equal to one of others.

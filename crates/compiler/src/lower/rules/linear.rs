@@ -86,11 +86,16 @@ fn matmul(site: &mut Site<'_, '_>) -> Answer {
     Ok(vec![site.view(product, ty.sizes)])
 }
 
-/// A weight of one dimension is a vector; the runtime takes matrices.
+/// The runtime takes matrices: a weight or an input of one dimension is a vector.
 fn linear(site: &mut Site<'_, '_>) -> Answer {
     let (input, weight, ty) = (site.tensor("input")?, site.tensor("weight")?, site.result(0));
-    if site.ty(weight).rank() != 1 {
+    if site.ty(weight).rank() != 1 && site.ty(input).rank() > 1 {
         return Ok(site.renamed("aten::linear"));
+    }
+    if site.ty(weight).rank() != 1 {
+        let row = site.unsqueeze(input, 0);
+        let product = site.linear(row, weight, site.optional_tensor("bias"));
+        return Ok(vec![site.view(product, ty.sizes)]);
     }
     let product = site.matmul(input, weight, ty.clone());
     Ok(vec![match site.optional_tensor("bias") {

@@ -32,7 +32,6 @@ const NAMES: &[(&str, &str)] = &[
     ("inverse", "linalg_inv"),
     ("less", "lt"),
     ("less_equal", "le"),
-    ("linalg_diagonal", "diagonal"),
     ("linalg_matmul", "matmul"),
     ("linalg_vecdot", "vecdot"),
     ("moveaxis", "movedim"),

@@ -1,5 +1,6 @@
 //! Normalisations and norms.
 
+use super::linalg::spectral;
 use super::{Answer, Table, subject};
 use crate::Error;
 use crate::ir::{Arg, TensorType, ValueId};
@@ -271,17 +272,17 @@ fn linalg_norm(site: &mut Site<'_, '_>) -> Answer {
 }
 
 fn frobenius(site: &mut Site<'_, '_>) -> Answer {
-    if site.text("ord", "fro") != "fro" {
-        return Err(Error::unsupported("a nuclear norm"));
-    }
     let (x, ty) = (subject(site)?, site.result(0));
     let x = site.cast(x, ty.dtype);
+    if site.text("ord", "fro") == "nuc" {
+        return spectral(site, x, "aten::sum.dim_IntList");
+    }
     let (dims, keepdim) = (matrix_dims(site, x)?, site.bool("keepdim", false));
     Ok(vec![norm_of(site, x, 2.0, &dims, keepdim)])
 }
 
 /// The rows' and the columns' dimension.
-fn matrix_dims(site: &Site<'_, '_>, x: ValueId) -> Result<[usize; 2], Error> {
+pub(super) fn matrix_dims(site: &Site<'_, '_>, x: ValueId) -> Result<[usize; 2], Error> {
     let rank = site.ty(x).rank();
     let dims = site.ints("dim", &[-2, -1])?;
     let dim = |index: usize| dims.get(index).and_then(|&dim| place(dim, rank));
@@ -294,8 +295,8 @@ fn matrix_norm(site: &mut Site<'_, '_>) -> Answer {
     let x = site.cast(x, ty.dtype);
     let ([rows, columns], keepdim) = (matrix_dims(site, x)?, site.bool("keepdim", false));
     let (summed, other) = if p.abs() == 1.0 { (rows, columns) } else { (columns, rows) };
-    if p.abs() != 1.0 && p.abs() != f64::INFINITY {
-        return Err(Error::unsupported(format!("a matrix norm of order {p}")));
+    if p.abs() == 2.0 {
+        return spectral(site, x, if p > 0.0 { "aten::amax" } else { "aten::amin" });
     }
     let size = site.unary("aten::abs", x);
     let sums = site.sum(size, &[summed], true);
