@@ -147,17 +147,11 @@ fn mean(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
     if arguments.bool("keepdim", false) {
         return whole_mean(b, value, result);
     }
-    if b.scope.ty(result)?.sizes.iter().filter(|size| size.number().is_none()).count() > 1 {
-        return Err("more than one of its sizes is not known before the program runs".to_owned());
-    }
+    let new_shape = b.new_shape(result, Layout::Plain)?;
     let dims = b.dims(value, Layout::Channels)?;
     let kept = b.between(result, &[dims[0], 1, 1, dims[3]])?;
     let input_id = b.operand(value, Layout::Channels)?;
     b.node(Operation::GlobalAvgPooling2d(Unary { input_id, output_id: kept, flags: KEEP_DIMS }), None);
-    let mut new_shape = b.dims(result, Layout::Plain)?;
-    for (own, size) in new_shape.iter_mut().zip(&b.scope.ty(result)?.sizes) {
-        *own = if size.number().is_none() { 0 } else { *own };
-    }
     let output = b.define(result, Layout::Plain)?;
     b.reshape_to(kept, output, new_shape);
     Ok(())
