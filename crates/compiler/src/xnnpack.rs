@@ -71,6 +71,9 @@ fn choose(scope: &Scope<'_>, call: &Call) -> Choice {
 fn nodes(builder: &mut Builder<'_>, call: &Call) -> Result<(), String> {
     let Some(name) = call.operator() else { return Err("it is no operator".to_owned()) };
     let row = rows::find(name).ok_or("XNNPACK has no such operator")?;
+    if call.outputs.is_empty() {
+        return Err("it has no result".to_owned());
+    }
     builder.quantized = row.integers.is_some_and(|integers| rows::works_on_integers(builder, call, integers));
     (row.nodes)(builder, call)
 }

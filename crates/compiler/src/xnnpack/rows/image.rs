@@ -89,6 +89,7 @@ fn max_pool(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
         return Err("its window jumps over elements".to_owned());
     }
     let result = tail(b, call, Joins::Nothing).value;
+    image(b, result)?;
     if Arguments(call).bool("ceil_mode", false) {
         round_up(b, &mut window, value, result)?;
     }
@@ -217,6 +218,7 @@ fn repeat(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
     let name = if b.is_tensor(call, "input") { "input" } else { "self" };
     let value = b.read(call, name)?;
     image(b, value)?;
+    image(b, call.outputs[0])?;
     let (from, to) = resolutions(b, call, value)?;
     let mut factors = [0; 2];
     for dim in 0..2 {
@@ -227,11 +229,12 @@ fn repeat(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
         }
     }
     let [n, h, w, c] = b.dims(value, Layout::Channels)?[..] else { return Err("it is no image".to_owned()) };
+    let row = [w, factors[0], factors[1]].iter().try_fold(c, |all, factor| all.checked_mul(*factor));
+    let row = row.ok_or("its rows are too large")? / factors[0];
     let mut id = b.operand(value, Layout::Channels)?;
     if factors[1] > 1 {
         id = joined(b, value, id, &[n, h, w, c * factors[1]], factors[1])?;
     }
-    let row = w * factors[1] * c;
     let flat = b.between(value, &[n, h, row])?;
     b.reshape_to(id, flat, vec![n, h, row]);
     id = if factors[0] > 1 { joined(b, value, flat, &[n, h, row * factors[0]], factors[0])? } else { flat };

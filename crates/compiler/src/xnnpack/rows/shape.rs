@@ -149,7 +149,8 @@ fn cut(
 ) -> Result<(), String> {
     let input_id = b.operand(value, layout)?;
     let mut offsets = vec![0; sizes.len()];
-    offsets[in_form(dim, b.scope.ty(value)?.rank(), layout)] =
+    let place = offsets.get_mut(in_form(dim, b.scope.ty(value)?.rank(), layout));
+    *place.ok_or("its result has fewer dimensions")? =
         u32::try_from(start).map_err(|_| format!("it cuts at {start}"))?;
     let num_dims = sizes.len() as u32;
     b.node(Operation::StaticSlice(Slicing { num_dims, offsets, sizes, input_id, output_id, flags: 0 }), None);
