@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Partitioners come in the order in which they are given: what the first one takes is gone for the second. Each part is
-//! as large as it can be ([`stages`]): no two of them could be joined without depending on themselves through a call in
+//! as large as it can be ([`stages()`]): no two of them could be joined without depending on themselves through a call in
 //! between. Blocks inside calls (branches, loops) stay as they are.
 //!
 //! Weights pass through calls on their way, such as a dequantisation or a permutation. A partitioner lets those follow

@@ -1,15 +1,15 @@
 //! What XNNPACK runs, as payloads that this runtime and the official one understand.
 //!
-//! To teach it an operator, add a row to a table in [`rows`]: the operator's name, whether it also works on integers, and
+//! To teach it an operator, add a row to a table in `rows`: the operator's name, whether it also works on integers, and
 //! a function that makes its nodes or says in words why it cannot. That function decides what is taken, too: each call is
-//! rehearsed on a payload that is thrown away ([`builder`]), so what was chosen can be lowered.
+//! rehearsed on a payload that is thrown away (`builder`), so what was chosen can be lowered.
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | [`builder`] | values, forms of images, constants |
-//! | [`scope`] | who makes and reads what; known values |
-//! | [`quantization`] | patterns of integers |
-//! | [`rows`] | operators |
+//! | `builder` | values, forms of images, constants |
+//! | `scope` | who makes and reads what; known values |
+//! | `quantization` | patterns of integers |
+//! | `rows` | operators |
 //!
 //! Activations and batch normalisation after a node become part of it where nothing else reads what lies between.
 
@@ -71,6 +71,9 @@ fn choose(scope: &Scope<'_>, call: &Call) -> Choice {
 fn nodes(builder: &mut Builder<'_>, call: &Call) -> Result<(), String> {
     let Some(name) = call.operator() else { return Err("it is no operator".to_owned()) };
     let row = rows::find(name).ok_or("XNNPACK has no such operator")?;
+    if call.outputs.is_empty() {
+        return Err("it has no result".to_owned());
+    }
     builder.quantized = row.integers.is_some_and(|integers| rows::works_on_integers(builder, call, integers));
     (row.nodes)(builder, call)
 }

@@ -182,8 +182,8 @@ impl<'p> Builder<'p> {
             return Err(format!("it has {rank} dimensions, not those of an image"));
         }
         if self.coincides(value) {
-            let output = self.define(value, layout)?;
-            self.reshape(id, output)?;
+            let (output, new_shape) = (self.define(value, layout)?, self.new_shape(value, layout)?);
+            self.reshape_to(id, output, new_shape);
             return Ok(output);
         }
         match (rank, layout) {
@@ -192,13 +192,14 @@ impl<'p> Builder<'p> {
             (_, Layout::Channels) => {
                 let rows = self.swapped(value)?;
                 self.transpose(id, rows, &[0, 2, 1]);
-                let output = self.define(value, layout)?;
-                self.reshape(rows, output)?;
+                let (output, new_shape) = (self.define(value, layout)?, self.new_shape(value, layout)?);
+                self.reshape_to(rows, output, new_shape);
                 Ok(output)
             }
             (_, Layout::Plain) => {
-                let rows = self.swapped(value)?;
-                self.reshape(id, rows)?;
+                let (rows, mut new_shape) = (self.swapped(value)?, self.new_shape(value, layout)?);
+                new_shape.swap(1, 2);
+                self.reshape_to(id, rows, new_shape);
                 self.transposed(rows, &[0, 2, 1], value, layout)
             }
         }
@@ -224,13 +225,6 @@ impl<'p> Builder<'p> {
         self.node(Operation::StaticTranspose(Transposition { num_dims, perm, input_id, output_id, flags: 0 }), None);
     }
 
-    /// Adds a change of sizes to those of the output.
-    fn reshape(&mut self, input_id: u32, output_id: u32) -> Result<(), String> {
-        let new_shape = self.graph.values[output_id as usize].dims.clone();
-        self.reshape_to(input_id, output_id, new_shape);
-        Ok(())
-    }
-
     /// Adds a change of sizes; one of them may be 0, for what is left.
     pub(super) fn reshape_to(&mut self, input_id: u32, output_id: u32, new_shape: Vec<u32>) {
         let num_dims = new_shape.len() as u32;
@@ -239,8 +233,26 @@ impl<'p> Builder<'p> {
 
     /// Whether both forms have the same elements in the same order, whatever the sizes turn out to be.
     pub(super) fn coincides(&self, value: ValueId) -> bool {
-        let sizes = self.scope.function.tensor(value).and_then(|ty| ty.numbers()).unwrap_or_default();
-        matches!(sizes.as_slice(), [_, 1, ..] | [_, _, 1] | [_, _, 1, 1]) && matches!(sizes.len(), 3 | 4)
+        let Some(ty) = self.scope.function.tensor(value) else { return false };
+        let one = |dim: usize| ty.sizes.get(dim).is_some_and(|size| size.number() == Some(1));
+        match ty.rank() {
+            3 => one(1) || one(2),
+            4 => one(1) || (one(2) && one(3)),
+            _ => false,
+        }
+    }
+
+    /// The sizes of a value in a form as a node that changes sizes wants them: 0 for one that is not known.
+    pub(super) fn new_shape(&self, value: ValueId, layout: Layout) -> Result<Vec<u32>, String> {
+        let open: Vec<bool> = self.scope.ty(value)?.sizes.iter().map(|size| size.number().is_none()).collect();
+        if open.iter().filter(|open| **open).count() > 1 {
+            return Err("more than one of its sizes is not known before the program runs".to_owned());
+        }
+        let mut dims = self.dims(value, layout)?;
+        for (dim, _) in open.iter().enumerate().filter(|(_, open)| **open) {
+            dims[in_form(dim, open.len(), layout)] = 0;
+        }
+        Ok(dims)
     }
 
     /// The payload's value for a value that a node is about to write.
@@ -318,7 +330,7 @@ impl<'p> Builder<'p> {
                 _ => return Err(format!("it has {} dimensions, not those of an image", dims.len())),
             };
         }
-        Ok(if dims.is_empty() { vec![1] } else { dims })
+        if dims.is_empty() { Err("it has no dimensions".to_owned()) } else { Ok(dims) }
     }
 
     /// The largest value of a size.
@@ -403,6 +415,15 @@ impl<'p> Builder<'p> {
     /// Whether an argument is a tensor.
     pub(super) fn is_tensor(&self, call: &Call, name: &str) -> bool {
         matches!(call.arg(name), Arg::Value(value) if self.scope.function.tensor(*value).is_some())
+    }
+}
+
+/// The place of a value's dimension in a form.
+pub(super) fn in_form(dim: usize, rank: usize, layout: Layout) -> usize {
+    match (layout, rank) {
+        (Layout::Plain, _) => dim,
+        (Layout::Channels, 4) => FROM_CHANNELS[dim],
+        (Layout::Channels, _) => [0, 3, 2][dim.min(2)],
     }
 }
 

@@ -104,6 +104,21 @@ pub(super) enum Grid {
 impl Grid {
     /// What a call that quantises or dequantises says.
     pub(super) fn of(scope: &Scope<'_>, call: &Call) -> Result<Self, String> {
+        let grid = Self::told(scope, call)?;
+        let sizes =
+            || scope.ty(Arguments(call).tensor("input")?)?.numbers().ok_or("its sizes are not known".to_owned());
+        let fits = match &grid {
+            Self::Whole { scale, .. } => scale.is_finite() && *scale > 0.0,
+            Self::Channels { axis, scales } => sizes()?.get(*axis).copied() == i64::try_from(scales.len()).ok(),
+            Self::Groups { size, scales } => {
+                let count = scales.len().checked_mul(*size).and_then(|count| i64::try_from(count).ok());
+                *size > 0 && count == sizes()?.iter().try_fold(1i64, |all, &size| all.checked_mul(size))
+            }
+        };
+        if fits { Ok(grid) } else { Err("its scales do not go with its sizes".to_owned()) }
+    }
+
+    fn told(scope: &Scope<'_>, call: &Call) -> Result<Self, String> {
         let arguments = Arguments(call);
         match call.operator() {
             Some(DEQUANTIZE | QUANTIZE) => {

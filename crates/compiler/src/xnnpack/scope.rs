@@ -82,7 +82,7 @@ impl<'p> Scope<'p> {
     /// The one call that reads a value, if nothing else does.
     pub(super) fn sole_reader(&self, value: ValueId) -> Option<&'p Call> {
         match self.readers(value) {
-            [reader] if !self.outputs.contains(&value) => Some(reader),
+            [reader] if !self.outputs.contains(&value) && !reader.outputs.is_empty() => Some(reader),
             _ => None,
         }
     }
@@ -133,7 +133,13 @@ impl<'p> Scope<'p> {
         let call = self.maker(value).filter(|call| self.follows(call)).ok_or("a weight is not constant")?;
         let arguments = Arguments(call);
         match call.operator() {
-            Some("aten::view") => Ok(self.known(arguments.tensor("self")?)?.reshaped(sizes)),
+            Some("aten::view") => {
+                let tensor = self.known(arguments.tensor("self")?)?;
+                if sizes.iter().try_fold(1usize, |all, &size| all.checked_mul(size)) != Some(tensor.count()) {
+                    return Err(format!("a weight of the sizes {:?} is viewed as {sizes:?}", tensor.sizes));
+                }
+                Ok(tensor.reshaped(sizes))
+            }
             Some("aten::permute") => {
                 let tensor = self.known(arguments.tensor("self")?)?;
                 let order = permutation(call, tensor.sizes.len())?;
@@ -151,5 +157,6 @@ impl<'p> Scope<'p> {
 pub(super) fn permutation(call: &Call, rank: usize) -> Result<Vec<usize>, String> {
     let dims = Arguments(call).ints("dims")?;
     let order: Option<Vec<usize>> = dims.iter().map(|&dim| crate::lower::place(dim, rank)).collect();
-    order.filter(|order| order.len() == rank).ok_or_else(|| format!("it permutes {rank} dimensions by {dims:?}"))
+    let is_permutation = |order: &Vec<usize>| order.len() == rank && (0..rank).all(|dim| order.contains(&dim));
+    order.filter(is_permutation).ok_or_else(|| format!("it permutes {rank} dimensions by {dims:?}"))
 }

@@ -89,6 +89,7 @@ fn max_pool(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
         return Err("its window jumps over elements".to_owned());
     }
     let result = tail(b, call, Joins::Nothing).value;
+    image(b, result)?;
     if Arguments(call).bool("ceil_mode", false) {
         round_up(b, &mut window, value, result)?;
     }
@@ -147,17 +148,11 @@ fn mean(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
     if arguments.bool("keepdim", false) {
         return whole_mean(b, value, result);
     }
-    if b.scope.ty(result)?.sizes.iter().filter(|size| size.number().is_none()).count() > 1 {
-        return Err("more than one of its sizes is not known before the program runs".to_owned());
-    }
+    let new_shape = b.new_shape(result, Layout::Plain)?;
     let dims = b.dims(value, Layout::Channels)?;
     let kept = b.between(result, &[dims[0], 1, 1, dims[3]])?;
     let input_id = b.operand(value, Layout::Channels)?;
     b.node(Operation::GlobalAvgPooling2d(Unary { input_id, output_id: kept, flags: KEEP_DIMS }), None);
-    let mut new_shape = b.dims(result, Layout::Plain)?;
-    for (own, size) in new_shape.iter_mut().zip(&b.scope.ty(result)?.sizes) {
-        *own = if size.number().is_none() { 0 } else { *own };
-    }
     let output = b.define(result, Layout::Plain)?;
     b.reshape_to(kept, output, new_shape);
     Ok(())
@@ -223,6 +218,7 @@ fn repeat(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
     let name = if b.is_tensor(call, "input") { "input" } else { "self" };
     let value = b.read(call, name)?;
     image(b, value)?;
+    image(b, call.outputs[0])?;
     let (from, to) = resolutions(b, call, value)?;
     let mut factors = [0; 2];
     for dim in 0..2 {
@@ -233,11 +229,12 @@ fn repeat(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
         }
     }
     let [n, h, w, c] = b.dims(value, Layout::Channels)?[..] else { return Err("it is no image".to_owned()) };
+    let row = [w, factors[0], factors[1]].iter().try_fold(c, |all, factor| all.checked_mul(*factor));
+    let row = row.ok_or("its rows are too large")? / factors[0];
     let mut id = b.operand(value, Layout::Channels)?;
     if factors[1] > 1 {
         id = joined(b, value, id, &[n, h, w, c * factors[1]], factors[1])?;
     }
-    let row = w * factors[1] * c;
     let flat = b.between(value, &[n, h, row])?;
     b.reshape_to(id, flat, vec![n, h, row]);
     id = if factors[0] > 1 { joined(b, value, flat, &[n, h, row * factors[0]], factors[0])? } else { flat };

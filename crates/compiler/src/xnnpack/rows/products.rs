@@ -84,6 +84,9 @@ impl Window {
         };
         let transposed = arguments.bool("transposed", false);
         let groups = arguments.natural("groups", 1)?.max(1);
+        if kernel[0] % groups != 0 {
+            return Err(format!("{} channels are not {groups} equal groups", kernel[0]));
+        }
         let channels = if transposed { [kernel[0] / groups, kernel[1]] } else { [kernel[1], kernel[0] / groups] };
         Ok(Self {
             kernel: [kernel[2], kernel[3]],
@@ -111,6 +114,28 @@ impl Window {
         }
         let weight = weight.reshaped(vec![groups * outputs, inputs, height, width]);
         weight.permuted(if self.is_depthwise() { &[1, 2, 3, 0] } else { &[0, 2, 3, 1] })
+    }
+
+    /// A node without its values.
+    fn table(&self) -> Convolution {
+        Convolution {
+            padding_top: self.padding[0],
+            padding_right: self.padding[1],
+            padding_bottom: self.padding[0],
+            padding_left: self.padding[1],
+            kernel_height: self.kernel[0],
+            kernel_width: self.kernel[1],
+            subsampling_height: self.stride[0],
+            subsampling_width: self.stride[1],
+            dilation_height: self.dilation[0],
+            dilation_width: self.dilation[1],
+            group_input_channels: self.channels[0],
+            group_output_channels: self.channels[1],
+            groups: self.groups,
+            adjustment_height: self.extra[0],
+            adjustment_width: self.extra[1],
+            ..Convolution::default()
+        }
     }
 
     /// The dimension of the filter that output channels are in.
@@ -156,28 +181,7 @@ fn convolution(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
         [input_id, filter, shifted_bias(b, bias, result.norm, dtype)?]
     };
     let output_id = b.define(result.value, Layout::Channels)?;
-    let table = Convolution {
-        padding_top: window.padding[0],
-        padding_right: window.padding[1],
-        padding_bottom: window.padding[0],
-        padding_left: window.padding[1],
-        kernel_height: window.kernel[0],
-        kernel_width: window.kernel[1],
-        subsampling_height: window.stride[0],
-        subsampling_width: window.stride[1],
-        dilation_height: window.dilation[0],
-        dilation_width: window.dilation[1],
-        group_input_channels: window.channels[0],
-        group_output_channels: window.channels[1],
-        groups: window.groups,
-        adjustment_height: window.extra[0],
-        adjustment_width: window.extra[1],
-        input1_id,
-        filter_id,
-        bias_id,
-        output_id,
-        flags: 0,
-    };
+    let table = Convolution { input1_id, filter_id, bias_id, output_id, ..window.table() };
     let operation = match (window.transposed, window.is_depthwise()) {
         (true, _) => Operation::ConvTranspose2d(table),
         (false, true) => Operation::DepthwiseConv2d(table),
@@ -191,13 +195,12 @@ fn must_be_known(scope: &Scope<'_>, value: ValueId, what: &str) -> Result<(), St
     if scope.is_known(value) { Ok(()) } else { Err(format!("its {what} is not constant")) }
 }
 
-/// Weights with a factor for each output channel, which is in dimension `axis`, in the groups of the one before it if
-/// that is not the first.
+/// Weights with a factor for each output channel. Those are in dimension `axis`: the first, or in a transposed
+/// convolution the second, where the inputs before it tell the group.
 fn scaled(weight: Tensor<'_>, factors: &[f32], axis: usize, groups: u32) -> Result<Tensor<'static>, String> {
     let mut numbers = weight.numbers().ok_or("its weight has no numbers")?;
     let inner: usize = weight.sizes[axis + 1..].iter().product();
     let own = weight.sizes[axis];
-    // In a group of a transposed convolution, the rows before tell the group.
     let rows = weight.sizes[..axis].iter().product::<usize>().max(1) / groups as usize;
     for (place, number) in numbers.iter_mut().enumerate() {
         let (channel, before) = (place / inner.max(1) % own, place / (inner * own).max(1));
@@ -232,6 +235,9 @@ fn shifted_bias(
 fn linear(b: &mut Builder<'_>, call: &Call, input: &str, weight: Weight, bias: Option<ValueId>) -> Result<(), String> {
     must_be_known(b.scope, weight.value, "weight")?;
     bias.map_or(Ok(()), |bias| must_be_known(b.scope, bias, "bias"))?;
+    if b.scope.ty(weight.value)?.rank() != 2 {
+        return Err("its weight is no matrix".to_owned());
+    }
     let dynamic = dynamic_input(b.scope, call);
     let value = b.read(call, input)?;
     let result = tail(b, call, Joins::Limits);
@@ -268,7 +274,8 @@ fn addmm(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
         }
     }
     let bias = arguments.tensor("self")?;
-    if b.scope.ty(bias)?.rank() != 1 || b.scope.ty(bias)?.sizes[0] != b.scope.ty(call.outputs[0])?.sizes[1] {
+    let (row, result) = (&b.scope.ty(bias)?.sizes, &b.scope.ty(call.outputs[0])?.sizes);
+    if row.len() != 1 || row.first() != result.get(1) {
         return Err("what it adds is not a row".to_owned());
     }
     linear(b, call, "mat1", Weight { value: arguments.tensor("mat2")?, transposed: true }, Some(bias))

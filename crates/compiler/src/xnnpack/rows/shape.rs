@@ -1,7 +1,7 @@
 //! The same elements elsewhere: other sizes, other orders, parts of tensors and several in one.
 
 use super::super::arguments::Arguments;
-use super::super::builder::{Builder, FROM_CHANNELS, Layout, TO_CHANNELS};
+use super::super::builder::{Builder, FROM_CHANNELS, Layout, TO_CHANNELS, in_form};
 use super::super::quantization::QUANTIZE;
 use super::super::scope::permutation;
 use super::{Integers, Joins, Row, both, row, tail};
@@ -25,14 +25,7 @@ pub(super) const ROWS: &[Row] = &[
 fn view(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
     let value = b.read(call, "self")?;
     let result = tail(b, call, Joins::Nothing).value;
-    let sizes = &b.scope.ty(result)?.sizes;
-    if sizes.iter().filter(|size| size.number().is_none()).count() > 1 {
-        return Err("more than one of its sizes is not known before the program runs".to_owned());
-    }
-    let mut new_shape = b.dims(result, Layout::Plain)?;
-    for (own, _) in new_shape.iter_mut().zip(sizes).filter(|(_, size)| size.number().is_none()) {
-        *own = 0;
-    }
+    let new_shape = b.new_shape(result, Layout::Plain)?;
     let channels = b.has(value, Layout::Channels) && !b.has(value, Layout::Plain) && b.coincides(value);
     let input = b.operand(value, if channels { Layout::Channels } else { Layout::Plain })?;
     let output = b.define(result, Layout::Plain)?;
@@ -60,15 +53,6 @@ fn permute(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
     let output = b.define(result, Layout::Plain)?;
     b.transpose(input, output, &order);
     Ok(())
-}
-
-/// The place of a value's dimension in a form.
-fn in_form(dim: usize, rank: usize, layout: Layout) -> usize {
-    match (layout, rank) {
-        (Layout::Plain, _) => dim,
-        (Layout::Channels, 4) => FROM_CHANNELS[dim],
-        (Layout::Channels, _) => [0, 3, 2][dim.min(2)],
-    }
 }
 
 /// Several tensors one after the other; a node has at most five.
@@ -165,7 +149,8 @@ fn cut(
 ) -> Result<(), String> {
     let input_id = b.operand(value, layout)?;
     let mut offsets = vec![0; sizes.len()];
-    offsets[in_form(dim, b.scope.ty(value)?.rank(), layout)] =
+    let place = offsets.get_mut(in_form(dim, b.scope.ty(value)?.rank(), layout));
+    *place.ok_or("its result has fewer dimensions")? =
         u32::try_from(start).map_err(|_| format!("it cuts at {start}"))?;
     let num_dims = sizes.len() as u32;
     b.node(Operation::StaticSlice(Slicing { num_dims, offsets, sizes, input_id, output_id, flags: 0 }), None);
