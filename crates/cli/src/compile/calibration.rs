@@ -5,7 +5,7 @@
 use crate::failure::Failure;
 use crate::golden;
 use sconce::core::{Method, ValueInfo};
-use sconce::{Module, Tensor};
+use sconce::{Options, Tensor};
 use sconce_compiler::quantize::Calibrator;
 use sconce_format::pt2::{Archive, Sample};
 use std::collections::BTreeMap;
@@ -55,7 +55,8 @@ impl Calibration {
 
 impl Calibrator for Calibration {
     fn run(&self, program: &[u8], each: &mut dyn FnMut(&[Vec<u8>])) -> Result<(), String> {
-        let module = Module::load(program).map_err(|error| error.to_string())?;
+        // Every value is wanted, so that nothing is gained by doing several calls at once.
+        let module = Options::new().plan(false).load(program).map_err(|error| error.to_string())?;
         let mut session = module.session().map_err(|error| error.to_string())?;
         for arrays in &self.files {
             for call in 0..calls(session.view(), arrays)?.unwrap_or(1) {
