@@ -1,4 +1,5 @@
 //! Quantised programs against the numbers of the network that they were made of.
+#[allow(dead_code, reason = "the other tests use the rest of it")]
 mod support;
 
 use support::{Folder, sconce};
