@@ -8,7 +8,7 @@ use sconce::compile::Archive;
 use sconce::compile::quantize::Calibrator;
 use sconce::core::{Method, ValueInfo};
 use sconce::format::pt2::Sample;
-use sconce::{Module, Tensor};
+use sconce::{Options, Tensor};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -61,7 +61,8 @@ pub(super) fn samples(archive: &Archive<'_>) -> Option<Arrays> {
 
 impl Calibrator for Calibration {
     fn run(&self, program: &[u8], each: &mut dyn FnMut(&[Vec<u8>])) -> Result<(), String> {
-        let module = Module::load(program).map_err(|error| error.to_string())?;
+        // Every value is wanted, so that nothing is gained by doing several calls at once.
+        let module = Options::new().plan(false).load(program).map_err(|error| error.to_string())?;
         let mut session = module.session().map_err(|error| error.to_string())?;
         for arrays in &self.files {
             for call in 0..calls(session.view(), arrays)?.unwrap_or(1) {

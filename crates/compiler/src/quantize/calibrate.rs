@@ -45,8 +45,8 @@ pub(super) fn observe(
     Ok(())
 }
 
-/// Takes the number of a value and its bytes in two programs.
-pub(super) type Pairs<'e> = dyn FnMut(usize, &[u8], &[u8]) + 'e;
+/// Gets the elements of both values of a pair, by its place.
+pub(super) type SeePair<'s> = dyn FnMut(usize, &[u8], &[u8]) + 's;
 
 /// The same with two values at a time, which must be in one run.
 pub(super) fn compare(
@@ -54,7 +54,7 @@ pub(super) fn compare(
     constants: &Constants<'_>,
     pairs: &[(ValueId, ValueId)],
     calibrator: &dyn Calibrator,
-    each: &mut Pairs<'_>,
+    each: &mut SeePair<'_>,
 ) -> Result<(), Error> {
     let most =
         (MOST_BYTES / 2 / pairs.iter().map(|(a, _)| size(function, *a)).max().unwrap_or(1).max(1)).max(1) as usize;
