@@ -84,9 +84,9 @@ impl Array {
             Some(strides) if bytes > 0 => dense(dtype.size(), &sizes, strides, preferred),
             _ => Some(plain),
         };
-        let aligned = bytes == 0 || address % dtype.size().min(8) == 0;
+        let readable = bytes == 0 || (address != 0 && address % dtype.size().min(8) == 0);
         let own = |shape| Self { _owner: object.clone().unbind(), address, bytes, dtype, shape };
-        Ok(shape.filter(|_| aligned).map(own))
+        Ok(shape.filter(|_| readable).map(own))
     }
 
     /// The array as a tensor. Elements of `uint16` may stand for those of `bfloat16`, as in NumPy they must.
@@ -100,9 +100,9 @@ impl Array {
         } else {
             let start = std::ptr::with_exposed_provenance::<u8>(self.address);
             // SAFETY: `in_place` took address and sizes from the interface of `_owner`, whose protocol says that memory
-            // is there as long as the object is, and found that the elements fill exactly these bytes, which fit
-            // `isize`. `self` keeps the object. Nobody may write to an array that a run was given; the package's pages
-            // say so.
+            // is there as long as the object is, and found that the address is not null and that the elements fill
+            // exactly these bytes, which fit `isize`. `self` keeps the object. Nobody may write to an array that a run
+            // was given; the package's pages say so.
             unsafe { std::slice::from_raw_parts(start, self.bytes) }
         };
         View { dtype, shape: self.shape, data }

@@ -12,6 +12,7 @@ import pytest
 from conftest import GOLDEN, golden
 
 import sconce
+from sconce._sconce import compiler_backends
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -98,6 +99,15 @@ def test_a_module_an_export_and_an_archive_are_compiled(net, tmp_path):
     for module in [net, exported, tmp_path / "net.pt2", str(tmp_path / "net.pt2"), (tmp_path / "net.pt2").read_bytes()]:
         same(sconce.compile(module, (x,)), net, x)
     same(sconce.compile(net, x, backends=()), net, x)
+
+
+@pytest.mark.skipif("xnnpack" not in compiler_backends(), reason="the compiler has no backend xnnpack")
+def test_parts_are_delegated_where_asked(net):
+    x = torch.randn(3, 8)
+    for backends, wanted in [(None, {"XnnpackBackend"}), (["xnnpack"], {"XnnpackBackend"}), ([], set())]:
+        program = sconce.compile(net, (x,), backends=backends)
+        assert set(sconce.load(program).method_meta().backends) == wanted
+        same(program, net, x)
 
 
 def test_dynamic_shapes_stay_dynamic(net):
