@@ -26,13 +26,14 @@ pub(crate) fn compile<'py>(
 
 /// Calls the compiler.
 fn translate(archive: &[u8], backends: &[String], quantize: Option<&str>) -> Result<Vec<u8>, (String, Code)> {
+    let invalid = |sentence: String| (sentence, Code::InvalidArgument);
     let options = compile::options(backends.iter().map(String::as_str));
-    let options = options.map_err(|error| (error.to_string(), Code::InvalidArgument))?;
-    if let Some(scheme) = quantize {
-        let sentence = format!("the compiler has no quantisation {scheme:?}; quantise the module before its export");
-        return Err((sentence, Code::InvalidArgument));
-    }
+    let mut options = options.map_err(|error| invalid(error.to_string()))?;
     let compiled = Archive::read(archive).map_err(Error::from);
+    if let (Some(name), Ok(archive)) = (quantize, &compiled) {
+        let unknown = || invalid(format!("the compiler has no quantisation {name:?}; it has int8, int8-dynamic and int4"));
+        options.quantization = Some(compile::quantization(compile::scheme(name).ok_or_else(unknown)?, archive));
+    }
     let compiled = compiled.and_then(|archive| compile::compile(&archive, &options));
     compiled.map(|compiled| compiled.program).map_err(|error| (error.to_string(), code(&error)))
 }

@@ -336,6 +336,32 @@ fn every_golden_program_passes() {
 }
 
 #[test]
+fn exports_compile_for_a_backend() {
+    let folder = Folder::new("compile");
+    let entries: Vec<_> = std::fs::read_dir(golden("pt2")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    for path in &entries {
+        let copy = folder.path(path.file_name().unwrap().to_str().unwrap());
+        if path.extension().is_some_and(|kind| kind == "npz") {
+            std::fs::copy(path, copy).unwrap();
+            continue;
+        }
+        let program = copy.with_extension("pte");
+        let [from, to] = [path, &program].map(|path| path.to_str().unwrap());
+        let answer = sconce(["compile", from, "--backend", "xnnpack", "-o", to]);
+        assert!(answer.code == 0 && answer.out.contains("xnnpack"), "{}{}", answer.out, answer.err);
+        // The same bytes each time.
+        let first = std::fs::read(&program).unwrap();
+        sconce(["compile", from, "--backend", "xnnpack", "-o", to]);
+        assert!(std::fs::read(&program).unwrap() == first, "{from}");
+    }
+    let answer = sconce(["check", folder.root()]);
+    assert!(answer.code == 0 && answer.out.ends_with(" passed, 0 failed\n"), "{}{}", answer.out, answer.err);
+    let program = golden("pt2/encoder.pt2");
+    let answer = sconce(["compile", program.to_str().unwrap(), "--backend", "tpu"]);
+    assert!(answer.code == 2 && answer.err.contains("it has xnnpack"), "{}", answer.err);
+}
+
+#[test]
 fn the_environment_names_the_instructions() {
     let command = |isa: &str, arguments: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_sconce"));

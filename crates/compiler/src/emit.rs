@@ -2,9 +2,9 @@
 //!
 //! Every call becomes a call of an operator that writes its result into a given tensor. What costs nothing is left out:
 //! a view of a tensor in planned memory is another tensor at the same place. Sizes that are not known before the program
-//! runs are computed by instructions of their own where they are first needed ([`numbers`]); branches and loops become
-//! jumps ([`control`]). While instructions are written, each tensor's first and last use is noted, from which
-//! [`memory`](crate::memory) makes the plan in the end.
+//! runs are computed by instructions of their own where they are first needed (`numbers`); branches and loops become
+//! jumps (`control`). While instructions are written, each tensor's first and last use is noted, from which
+//! [`memory`] makes the plan in the end.
 
 mod arguments;
 mod control;

@@ -9,7 +9,7 @@
 //! %2: float32[1, s0, 8] = aten::mul.Tensor(self: %0, other: %1)
 //! ```
 //!
-//! Invariants, which [`verify`](crate::verify) checks: a call reads values that inputs, constants or calls before it in its
+//! Invariants: a call reads values that inputs, constants or calls before it in its
 //! block, or in a block around that, have made; a value is made once; types are what the operator gives.
 
 use crate::size::{Size, Symbol, Symbols};

@@ -6,7 +6,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | [`mod@import`] | names, mutation and views become values that are made once |
+//! | `import` | names, mutation and views become values that are made once |
 //! | [`ir`] | the form in between: calls of operators by name; [`size`]: sizes that are not known yet |
 //! | [`lower`] | operators that no runtime has, in terms of those that one has |
 //! | [`passes`] | what is computed twice, for nobody, or could be known already |

@@ -7,12 +7,12 @@
 //! | `Int4` | 4 bits, a scale for each group of a row | as before |
 //!
 //! The method is lowered except for the operators that matter here, batch norms are folded, and then calls of
-//! `quantized_decomposed` are written around what works on integers ([`plan`], [`insert`], [`dynamic`]), as PyTorch's own
+//! `quantized_decomposed` are written around what works on integers (`plan`, `insert`, `dynamic`), as PyTorch's own
 //! quantisers do. Partitioners recognise these patterns; without one, the calls run as they are, which gives the same
 //! numbers but no speed.
 //!
-//! Grids come from what values are on calibration inputs ([`calibrate`], [`observe`]); what all this costs is measured on
-//! the same inputs ([`accuracy`]).
+//! Grids come from what values are on calibration inputs (`calibrate`, [`observe`]); what all this costs is measured on
+//! the same inputs (`accuracy`).
 
 mod accuracy;
 mod calibrate;

@@ -10,7 +10,9 @@
 //! # Ok(())
 //! # }
 //! ```
-use crate::{Module, Value};
+use crate::{Input, Module, Tensor, Value};
+use quantize::{Calibrator, Quantization, Scheme};
+use sconce_format::pt2::Sample;
 
 pub use sconce_compiler::*;
 pub use sconce_format::pt2::Archive;
@@ -62,5 +64,57 @@ impl passes::Executor for Runtime {
             other => Err(format!("{} is no tensor", other.kind())),
         };
         outputs.iter().map(bytes).collect()
+    }
+}
+
+/// The scheme of a name, as the command's `--quantize` takes it: `int8`, `int8-dynamic`, `int4` (in groups of 32).
+pub fn scheme(name: &str) -> Option<Scheme> {
+    match name {
+        "int8" => Some(Scheme::Int8),
+        "int8-dynamic" => Some(Scheme::Int8Dynamic),
+        "int4" => Some(Scheme::Int4 { group_size: 32 }),
+        _ => None,
+    }
+}
+
+/// Quantisation that is calibrated with the inputs of the export, if the archive tells them and has one model.
+pub fn quantization(scheme: Scheme, archive: &Archive<'_>) -> Quantization {
+    let calibrator = Samples::of(archive).map(|samples| Box::new(samples) as Box<dyn Calibrator>);
+    Quantization { scheme, calibrator }
+}
+
+/// The inputs of an export, to calibrate with.
+#[derive(Clone, Debug)]
+struct Samples(Vec<Value>);
+
+impl Samples {
+    fn of(archive: &Archive<'_>) -> Option<Self> {
+        let [model] = &archive.models[..] else { return None };
+        let value = |sample: &Sample<'_>| match sample {
+            Sample::Tensor(tensor) => {
+                let sizes = tensor.sizes.iter().map(|&size| usize::try_from(size).ok()).collect::<Option<Vec<_>>>()?;
+                Tensor::from_bytes(tensor.dtype, &sizes, &tensor.bytes).ok().map(Value::Tensor)
+            }
+            Sample::Int(number) => Some(Value::Int(*number)),
+            Sample::Float(number) => Some(Value::Double(*number)),
+            Sample::Bool(truth) => Some(Value::Bool(*truth)),
+            Sample::None => Some(Value::None),
+            Sample::Text(text) => Some(Value::Str(text.clone())),
+        };
+        Some(Self(model.samples.as_ref()?.iter().map(value).collect::<Option<_>>()?))
+    }
+}
+
+impl Calibrator for Samples {
+    fn run(&self, program: &[u8], each: &mut dyn FnMut(&[Vec<u8>])) -> Result<(), String> {
+        let module = crate::Options::new().plan(false).load(program).map_err(|error| error.to_string())?;
+        let inputs: Vec<Input<'_>> = self.0.iter().map(Input::from).collect();
+        let outputs = module.forward(&inputs).map_err(|error| error.to_string())?;
+        let bytes = |output: &Value| match output {
+            Value::Tensor(tensor) => Ok(tensor.bytes().to_vec()),
+            other => Err(format!("{} is no tensor", other.kind())),
+        };
+        each(&outputs.iter().map(bytes).collect::<Result<Vec<_>, _>>()?);
+        Ok(())
     }
 }

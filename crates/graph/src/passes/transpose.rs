@@ -3,8 +3,9 @@
 use crate::graph::{Graph, ValueId};
 use crate::op::Op;
 
-/// Joins transposes of transposes, and turns those that leave the order of elements as it is into reshapes; answers how
-/// many changed.
+/// Joins transposes of transposes; those that change nothing become copies, and those that only move dimensions of size
+/// one around a single other one become reshapes. (With more of the others a reshape would have to name sizes that may be
+/// different in each run.) Answers how many changed.
 pub fn simplify_transposes(graph: &mut Graph) -> usize {
     let mut changed = 0;
     let makers = graph.makers();
@@ -12,9 +13,10 @@ pub fn simplify_transposes(graph: &mut Graph) -> usize {
         let Op::Transpose { order } = &graph.nodes[place].op else { continue };
         let (source, joined) = through(graph, &makers, graph.nodes[place].inputs[0], order.clone());
         let node = &graph.nodes[place];
-        let op = match keeps_elements_in_order(&graph.ty(source).sizes(), &joined) {
-            true => Op::Reshape { sizes: graph.ty(node.outputs[0]).sizes() },
-            false => Op::Transpose { order: joined },
+        let op = match graph.ty(source).sizes().iter().filter(|&&size| size != 1).count() {
+            _ if joined.is_sorted() => Op::Copy,
+            0 | 1 => Op::Reshape { sizes: graph.ty(node.outputs[0]).sizes().iter().map(open).collect() },
+            _ => Op::Transpose { order: joined },
         };
         if node.op != op || node.inputs != [source] {
             let node = &mut graph.nodes[place];
@@ -38,9 +40,9 @@ fn through(graph: &Graph, makers: &[Option<usize>], value: ValueId, order: Vec<u
     }
 }
 
-/// Whether only dimensions of size one change places.
-fn keeps_elements_in_order(sizes: &[usize], order: &[usize]) -> bool {
-    order.iter().filter(|&&dim| sizes[dim] != 1).is_sorted()
+/// A size of a reshape: one, or whatever is left.
+fn open(size: &usize) -> usize {
+    usize::from(*size == 1)
 }
 
 #[cfg(test)]
@@ -59,7 +61,7 @@ mod tests {
         crate::verify(&graph).unwrap();
         graph.compact();
         let expected = "%0: float32[1, 3, 4, 5] = input\n\
-                        %1: float32[1, 3, 4, 5] = reshape %0 {sizes: [1, 3, 4, 5]}\n\
+                        %1: float32[1, 3, 4, 5] = copy %0\n\
                         %2: float32[1, 5, 3, 4] = transpose %0 {order: [0, 3, 1, 2]}\n\
                         output %1, %2\n";
         assert_eq!(graph.to_string(), expected);
@@ -72,6 +74,6 @@ mod tests {
                     output %1\n";
         let mut graph = crate::parse(text).unwrap();
         assert_eq!(simplify_transposes(&mut graph), 1);
-        assert_eq!(graph.nodes[0].op, Op::Reshape { sizes: vec![1, 8, 1, 1] });
+        assert_eq!(graph.nodes[0].op, Op::Reshape { sizes: vec![1, 0, 1, 1] });
     }
 }
