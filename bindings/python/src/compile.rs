@@ -31,7 +31,8 @@ fn translate(archive: &[u8], backends: &[String], quantize: Option<&str>) -> Res
     let mut options = options.map_err(|error| invalid(error.to_string()))?;
     let compiled = Archive::read(archive).map_err(Error::from);
     if let (Some(name), Ok(archive)) = (quantize, &compiled) {
-        let unknown = || invalid(format!("the compiler has no quantisation {name:?}; it has int8, int8-dynamic and int4"));
+        let unknown =
+            || invalid(format!("the compiler has no quantisation {name:?}; it has int8, int8-dynamic and int4"));
         options.quantization = Some(compile::quantization(compile::scheme(name).ok_or_else(unknown)?, archive));
     }
     let compiled = compiled.and_then(|archive| compile::compile(&archive, &options));

@@ -21,7 +21,7 @@ mod scope;
 mod tensor;
 
 use crate::Error;
-use crate::ir::{Call, Constants, Delegate, Function};
+use crate::ir::{Call, Constants, Delegate, Function, TensorType};
 use crate::partition::{Choice, Part, Partitioner};
 use builder::Builder;
 use scope::Scope;
@@ -71,6 +71,11 @@ fn choose(scope: &Scope<'_>, call: &Call) -> Choice {
 fn nodes(builder: &mut Builder<'_>, call: &Call) -> Result<(), String> {
     let Some(name) = call.operator() else { return Err("it is no operator".to_owned()) };
     let row = rows::find(name).ok_or("XNNPACK has no such operator")?;
+    let mut in_rows = true;
+    call.reads(&mut |value| in_rows &= builder.scope.ty(value).is_ok_and(TensorType::is_contiguous));
+    if !in_rows {
+        return Err("it reads a tensor that does not lie row by row".to_owned());
+    }
     if call.outputs.is_empty() {
         return Err("it has no result".to_owned());
     }

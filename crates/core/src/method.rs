@@ -379,7 +379,9 @@ impl<'a> Method<'a> {
                 let Some(kernel) = id.and_then(|&id| registry.kernel(id)) else { return 0 };
                 let args = Args { method: *self, indices: call.args(), state, parallel };
                 let own = scratch_words(kernel.scratch(&args));
-                own.saturating_add(overlap_words(&args, |argument| kernel.writes() >> argument & 1 != 0))
+                own.saturating_add(overlap_words(&args, |argument| {
+                    argument < 32 && kernel.writes() >> argument & 1 != 0
+                }))
             }
             InstructionArguments::DelegateCall(call) => {
                 let index = usize::try_from(call.delegate_index()).ok();
@@ -394,7 +396,7 @@ impl<'a> Method<'a> {
 
 /// Words for the claims of a call and for copies of the inputs that share memory with its outputs.
 fn overlap_words(args: &Args<'_>, writes: impl Fn(usize) -> bool) -> usize {
-    let count = args.len().min(32);
+    let count = args.len();
     let state = args.state;
     let range = |record| match state.place(record) {
         Place::Arena { id, offset } => Some((id, offset, offset.saturating_add(state.capacity_bytes(record)))),

@@ -106,6 +106,9 @@ impl<const N: usize> Broadcast<N> {
     /// starts within the range, its length, and each operand's first element and step.
     #[inline(always)]
     pub fn rows(&self, range: Range<usize>, mut row: impl FnMut(usize, usize, [usize; N], [usize; N])) {
+        if range.is_empty() {
+            return;
+        }
         let inner = self.rank.saturating_sub(1);
         let width = if self.rank == 0 { 1 } else { self.shape[inner] };
         let steps = self.strides.map(|strides| strides[inner]);

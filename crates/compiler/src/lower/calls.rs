@@ -132,7 +132,9 @@ impl Site<'_, '_> {
         let ty = self.ty(*first);
         let mut sizes = ty.sizes.clone();
         for value in rest {
-            sizes[dim] = sizes[dim].plus(&self.ty(*value).sizes[dim]);
+            if let (Some(sum), Some(size)) = (sizes.get_mut(dim), self.ty(*value).sizes.get(dim)) {
+                *sum = sum.plus(size);
+            }
         }
         let args = [("tensors", values.to_vec().into()), ("dim", (dim as i64).into())];
         self.call("aten::cat", args, ty.with_sizes(sizes))

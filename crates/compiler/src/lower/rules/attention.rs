@@ -49,6 +49,9 @@ fn scores(site: &mut Site<'_, '_>, query: ValueId, key: ValueId) -> Result<Value
         Some(features) => site.float("scale", 1.0 / (features as f64).sqrt())?,
         None => site.float("scale", f64::NAN)?,
     };
+    if k.rank() < 2 || rank < 2 {
+        return Err(Error::unsupported("attention over fewer than two dimensions"));
+    }
     if scale.is_nan() {
         return Err(Error::unsupported("attention with an unknown number of features"));
     }

@@ -309,8 +309,9 @@ impl Windows {
         let (size, dilation) = (site.each("kernel_size", 1, 2)?, site.each("dilation", 1, 2)?);
         let (padding, stride) = (site.each("padding", 0, 2)?, site.each("stride", 1, 2)?);
         Ok([0, 1].map(|dim| {
-            let span = dilation[dim] * (size[dim] - 1) + 1;
-            let count = (image[dim] + 2 * padding[dim] - span) / stride[dim].max(1) + 1;
+            let span = dilation[dim].saturating_mul(size[dim].saturating_sub(1)).saturating_add(1);
+            let room = image[dim].saturating_add(padding[dim].saturating_mul(2)).saturating_sub(span);
+            let count = (room / stride[dim].max(1)).saturating_add(1);
             Self { size: size[dim], dilation: dilation[dim], padding: padding[dim], stride: stride[dim], count }
         }))
     }

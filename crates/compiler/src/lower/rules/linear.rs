@@ -52,6 +52,9 @@ fn matmul(site: &mut Site<'_, '_>) -> Answer {
     let left = if a.rank() == 1 { site.view(left, vec![one(), a.sizes[0].clone()]) } else { left };
     let right = if b.rank() == 1 { site.view(right, vec![b.sizes[0].clone(), one()]) } else { right };
     let (a, b) = (site.ty(left), site.ty(right));
+    if a.rank() < 2 || b.rank() < 2 {
+        return Err(Error::unsupported("a product with a tensor of no dimensions"));
+    }
     let rows = a.sizes[a.rank() - 2].clone();
     let (inner, columns) = (a.sizes[a.rank() - 1].clone(), b.sizes[b.rank() - 1].clone());
     if b.rank() == 2 {

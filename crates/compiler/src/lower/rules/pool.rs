@@ -118,7 +118,7 @@ fn adaptive_max_pool2d(site: &mut Site<'_, '_>) -> Answer {
     let (x, ty) = (subject(site)?, site.result(0));
     let windows = |site: &Site<'_, '_>| -> Option<Vec<i64>> {
         let (from, to) = (site.ty(x).numbers()?, ty.numbers()?);
-        let last = (from.len() - 2..from.len()).map(|dim| (from[dim], to[dim]));
+        let last = from.iter().zip(&to).skip(from.len().checked_sub(2)?).map(|(from, to)| (*from, *to));
         last.map(|(from, to)| (to > 0 && from % to == 0).then(|| from / to)).collect()
     };
     match windows(site) {
