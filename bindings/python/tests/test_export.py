@@ -6,7 +6,7 @@ import json
 
 import numpy
 import pytest
-from conftest import DIGITS, needs_torch
+from conftest import DIGITS
 
 import sconce
 from sconce.export import _backends, _command, _images, _models, _results, main
@@ -70,8 +70,9 @@ def test_torch_is_asked_for(tmp_path, capsys, monkeypatch):
     assert "torch is not installed: pip install torch torchvision" in capsys.readouterr().out
 
 
-@needs_torch
 def test_what_cannot_be_made_says_why(tmp_path, capsys):
+    for package in ["torch", "torchvision"]:
+        pytest.importorskip(package, reason=f"{package} is not installed")
     arguments = ["--movenet", "--blazeface", "--gemma", "--yolo-face", "any", "--output-dir", str(tmp_path)]
     assert main(["export", "--backends", "portable", *arguments]) == 1
     said = capsys.readouterr().out
