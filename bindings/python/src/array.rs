@@ -99,10 +99,9 @@ impl Array {
             &[]
         } else {
             let start = std::ptr::with_exposed_provenance::<u8>(self.address);
-            // SAFETY: `in_place` took address and sizes from the interface of `_owner`, whose protocol says that memory
-            // is there as long as the object is, and found that the address is not null and that the elements fill
-            // exactly these bytes, which fit `isize`. `self` keeps the object. Nobody may write to an array that a run
-            // was given; the package's pages say so.
+            // SAFETY: `in_place` found a non-null address and sizes that fill exactly these bytes (they fit `isize`) in
+            // the interface of `_owner`, which `self` keeps and whose protocol keeps the memory; the package's pages say
+            // that nobody may write to an array that a run was given.
             unsafe { std::slice::from_raw_parts(start, self.bytes) }
         };
         View { dtype, shape: self.shape, data }

@@ -40,7 +40,7 @@ impl fmt::Display for Error {
             Self::Missing(path) => write!(f, "the archive mentions {path} but does not have it"),
             Self::Json { path, message } => write!(f, "{path}: {message}"),
             Self::Version(major, minor) => {
-                write!(f, "the export schema {major}.{minor} is not known, only 8.x: export with torch 2.9 to 2.15")
+                write!(f, "the export schema {major}.{minor} is not known, only 8.x: export with torch 2.15")
             }
             Self::Tensor(name) => write!(f, "the tensor {name:?} does not fit its bytes"),
         }
