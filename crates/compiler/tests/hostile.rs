@@ -2,27 +2,15 @@
 //!
 //! Every outcome must be a program or an error. `MUTATIONS` sets the number; a failure prints the file and the round that
 //! repeats it.
+#[path = "../../sconce/tests/hostile/random.rs"]
+mod random;
+
+use random::Random;
 use sconce_compiler::Options;
 use sconce_format::pt2::Archive;
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-
-/// Marsaglia's xorshift: small, and the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
-}
 
 /// Numbers that break careless arithmetic.
 const NASTY: [i64; 12] = [0, 1, -1, 2, 3, 7, -7, 255, 1 << 31, i64::MAX, i64::MIN, 1 << 40];

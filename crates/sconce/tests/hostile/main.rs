@@ -3,25 +3,11 @@
 //! Every outcome must be a success or an error, within limits on memory and instructions. `MUTATIONS` sets the number;
 //! a failure prints the file and the seed that repeats it.
 mod exercise;
+mod random;
 
+use random::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-
-/// Marsaglia's xorshift: small, and the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
-}
 
 /// Values that break careless arithmetic.
 const NASTY: [u32; 10] = [0, 1, 2, 0x7f, 0xff, 0xffff, 0x7fff_ffff, 0x8000_0000, 0xffff_fffe, 0xffff_ffff];
