@@ -26,7 +26,7 @@ mod _sconce {
     #[pymodule_export]
     use crate::array::Tensor;
     #[pymodule_export]
-    use crate::compile::{compile, compiler_backends};
+    use crate::compile::{compile, compiler_backends, lower_for_ggml, refused_by_ggml};
     #[pymodule_export]
     use crate::model::{Module, Session, backend_names, instruction_sets, operator_names};
 

@@ -92,7 +92,7 @@ impl Bench {
         forget_peak();
         let before_rss_mb = memory("VmRSS:");
         let start = Instant::now();
-        let module = model::load(path, self.loading.or_beside(path).options())?;
+        let module = model::load(path, self.loading.or_beside(path).options(), &self.loading.backend)?;
         let mut session = module.method_session(&model::method_name(&module, self.method.as_deref()))?;
         let load_ms = milliseconds(start.elapsed());
         let method = session.method().to_owned();

@@ -114,7 +114,7 @@ impl Checker<'_> {
             return Ok(());
         }
         let loading = self.arguments.loading.or_beside(&suite.program);
-        match model::load(&suite.program, loading.options()) {
+        match model::load(&suite.program, loading.options(), &loading.backend) {
             Ok(module) => {
                 let sequences = suite.sequences(&module.methods());
                 sequences.into_iter().try_for_each(|sequence| self.sequence(&name, &module, &sequence))

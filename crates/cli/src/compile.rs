@@ -5,7 +5,7 @@ mod quantization;
 use crate::compare::{self, Tolerances};
 use crate::failure::Failure;
 use crate::{golden, model};
-use sconce::compile::{Archive, Compiled, emit, options, partition::Report};
+use sconce::compile::{Archive, Compiled, emit, options, options_with, partition::Report};
 use sconce::{Module, Options};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -70,8 +70,9 @@ impl Compile {
     fn compile(&self) -> Result<Compiled, Failure> {
         let file = model::read(&self.model)?;
         let archive = archive(&self.model, &file)?;
-        let mut options =
-            options(self.backend.iter().map(String::as_str)).map_err(|error| Failure::usage(error.to_string()))?;
+        let names = self.backend.iter().map(String::as_str);
+        let blocks = self.quantization.blocks(&self.backend)?;
+        let mut options = options_with(names, blocks).map_err(|error| Failure::usage(error.to_string()))?;
         options.emit = emit::Options { stack_traces: self.stack_traces, external: self.external_weights.is_some() };
         options.quantization = self.quantization.quantization(&archive)?;
         sconce::compile::compile(&archive, &options).map_err(|error| failed(&self.model, error))
@@ -92,7 +93,7 @@ impl Compile {
             Ok(session.run(&golden::borrow(&bound))?.iter().filter_map(golden::as_array).collect::<Vec<_>>())
         };
         let found = outputs(data.load(&compiled.program)?)?;
-        let plain = outputs(Options::new().plan(false).load(&compile(&self.model)?)?)?;
+        let plain = outputs(Options::new().plan(false).load(&compile(&self.model, &[])?)?)?;
         let quantized = compiled.quantized.is_some();
         let tolerances = Tolerances { relative: quantized.then_some(4e-2), absolute: quantized.then_some(1e-1) };
         let mut failed = found.len() != plain.len();
@@ -130,10 +131,10 @@ fn table(report: &Report, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The program that an exported one becomes without backends.
-pub(crate) fn compile(path: &Path) -> Result<Vec<u8>, Failure> {
+/// The program that an exported one becomes with these backends.
+pub(crate) fn compile(path: &Path, backends: &[String]) -> Result<Vec<u8>, Failure> {
     let file = model::read(path)?;
-    let options = options([]).map_err(|error| failed(path, error))?;
+    let options = options(backends.iter().map(String::as_str)).map_err(|error| Failure::usage(error.to_string()))?;
     let compiled = sconce::compile::compile(&archive(path, &file)?, &options);
     Ok(compiled.map_err(|error| failed(path, error))?.program)
 }

@@ -191,7 +191,7 @@ impl Inspect {
             FileKind::Tensors => tensors(path),
             FileKind::Bundle => self.bundle(),
             _ => {
-                let module = model::load(path, self.options())?;
+                let module = model::load(path, self.options(), &[])?;
                 Ok(Report::Program(self.program(&module, path.display().to_string())))
             }
         }

@@ -23,6 +23,9 @@ pub(crate) struct Loading {
     /// Leaves out methods that round more than plain sums of products do, such as Winograd's
     #[arg(long)]
     pub(crate) exact: bool,
+    /// For an exported program (.pt2): a backend that it is compiled for; several choose in this order
+    #[arg(long, value_name = "NAME")]
+    pub(crate) backend: Vec<String>,
 }
 
 /// Who runs the calls of kernels.
@@ -54,10 +57,10 @@ impl Loading {
 /// How a zip archive begins, such as an exported program (.pt2).
 const ZIP: &[u8] = b"PK\x03\x04";
 
-/// Loads a program; an exported one is compiled first.
-pub(crate) fn load(path: &Path, options: Options) -> Result<Module, Failure> {
+/// Loads a program; an exported one is compiled first, for backends.
+pub(crate) fn load(path: &Path, options: Options, backends: &[String]) -> Result<Module, Failure> {
     let module = if head(path).is_ok_and(|head| head.starts_with(ZIP)) {
-        options.load(&compile::compile(path)?)?
+        options.load(&compile::compile(path, backends)?)?
     } else {
         options.load(path).map_err(|error| explain(path, error))?
     };

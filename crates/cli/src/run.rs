@@ -46,7 +46,7 @@ impl Run {
     /// Runs the command.
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<ExitCode, Failure> {
         let labels = self.labels.as_deref().map(ranking::read_labels).transpose()?;
-        let module = model::load(&self.model, self.loading.options())?;
+        let module = model::load(&self.model, self.loading.options(), &self.loading.backend)?;
         let mut session = module.method_session(&model::method_name(&module, self.method.as_deref()))?;
         let inputs = self.inputs(session.view())?;
         let start = Instant::now();

@@ -11,14 +11,16 @@
 //! | [`lower`] | operators that no runtime has, in terms of those that one has |
 //! | [`passes`] | what is computed twice, for nobody, or could be known already |
 //! | [`mod@quantize`] | small integers in the place of numbers |
-//! | [`partition`] | what backends run; [`xnnpack`]: what XNNPACK runs |
+//! | [`partition`] | what backends run; [`xnnpack`]: what XNNPACK runs; [`mod@ggml`]: what ggml runs |
 //! | [`signature`] | the operators that runtimes have |
 //! | [`memory`] | where tensors lie |
 //! | [`mod@emit`] | the instructions and the table of values |
 #![forbid(unsafe_code)]
 
+mod arguments;
 pub mod emit;
 mod error;
+pub mod ggml;
 mod import;
 pub mod ir;
 pub mod lower;
@@ -102,6 +104,32 @@ pub fn compile(archive: &Archive<'_>, options: &Options) -> Result<Compiled, Err
     let emit::Emitted { program, data, memory } = emit::emit(&program, &*options.planner, options.emit)?;
     let data = options.emit.external.then(|| data.write());
     Ok(Compiled { program: program.write(), data, report, quantized, memory })
+}
+
+/// All that an archive's one model computes as a single delegate of the first partitioner, with the model's inputs and
+/// outputs as they are: what an exporter asks that cuts programs itself. What a partitioner refuses is an error.
+pub fn delegate(archive: &Archive<'_>, options: &Options) -> Result<ir::Delegate, Error> {
+    let partitioner = options.partitioners.first().ok_or_else(|| Error::unsupported("no backend was named"))?;
+    let mut program = import(archive)?;
+    let [function] = &mut program.functions[..] else {
+        return Err(Error::unsupported("an archive of several models as one delegate"));
+    };
+    let rule = |name: &str| if partitioner.keeps(name) { None } else { lower::rule(name) };
+    lower::rewrite(function, &mut program.constants, &rule)?;
+    tidy(function, &mut program.constants, options)?;
+    for (call, choice) in function.body.calls.iter().zip(partitioner.select(function, &program.constants)) {
+        if let partition::Choice::Refuse(reason) = choice {
+            return Err(Error::unsupported(reason).at(call.operator().unwrap_or("a branch"), ""));
+        }
+    }
+    partitioner.lower(&partition::Part {
+        function,
+        constants: &program.constants,
+        calls: function.body.calls.iter().collect(),
+        inputs: function.body.inputs.clone(),
+        outputs: function.body.outputs.clone(),
+        states: Vec::new(),
+    })
 }
 
 /// Quantises all methods, lowered as far as quantisation and partitioners want it.

@@ -28,6 +28,7 @@ use crate::ir::{
     Arg, Block, Call, Constants, Definition, Delegate, Function, Kind, Origin, Output, Program, Target, ValueId,
 };
 use crate::lower;
+use crate::size::{Size, Symbol};
 use std::collections::{HashMap, HashSet};
 
 /// What a partitioner says of a call.
@@ -54,6 +55,17 @@ pub trait Partitioner {
 
     /// Calls as the backend's payload; [`Delegate::calls`] is left empty.
     fn lower(&self, part: &Part<'_>) -> Result<Delegate, Error>;
+
+    /// Whether a part must be able to tell all sizes from its inputs. Those that it needs only for their sizes are then
+    /// among them.
+    fn needs_sizes(&self) -> bool {
+        false
+    }
+
+    /// Whether the backend can keep a buffer that this call, which it takes, gives its next contents: [`Part::states`].
+    fn holds(&self, _call: &Call, _state: ValueId) -> bool {
+        false
+    }
 }
 
 /// Calls that a backend runs together.
@@ -69,6 +81,8 @@ pub struct Part<'p> {
     pub inputs: Vec<ValueId>,
     /// What they make that is read elsewhere: the further arguments.
     pub outputs: Vec<ValueId>,
+    /// Buffers that only these calls know, and what they hold next. They are no inputs: the backend keeps them.
+    pub states: Vec<(ValueId, ValueId)>,
 }
 
 /// Tidies a method before a partitioner sees it.
@@ -107,14 +121,20 @@ fn delegate(
         let (given, wanted) = (choices.len(), function.body.calls.len());
         return Err(Error::Broken(format!("{} chose for {given} of {wanted} calls", partitioner.name())));
     }
-    let cut = Cut::new(function, &choices);
+    let shared = |state: ValueId| {
+        let origin = &function.get(state).origin;
+        let mut others = program.functions.iter().filter(|other| other.name != function.name);
+        others.any(|other| other.values.iter().any(|value| value.origin == *origin))
+    };
+    let holds = |call: &Call, state: ValueId| !shared(state) && partitioner.holds(call, state);
+    let cut = Cut::new(function, &choices, &holds);
     let (mut delegates, mut calls) = (Vec::new(), Vec::new());
     for stage in &cut.stages {
         calls.extend(stage.before.iter().map(|&call| function.body.calls[call].clone()));
         if stage.part.is_empty() {
             continue;
         }
-        let part = cut.part(function, &program.constants, &stage.part);
+        let part = cut.part(function, &program.constants, &stage.part, partitioner.needs_sizes());
         let mut delegate = partitioner.lower(&part)?;
         delegate.calls = part.calls.iter().map(|&call| call.clone()).collect();
         report.delegated.push(Delegated {
@@ -130,7 +150,9 @@ fn delegate(
             report.refused.push(Refused::new(partitioner.name(), &function.name, call, reason));
         }
     }
-    program.functions[index].body.calls = calls;
+    let function = &mut program.functions[index];
+    function.body.calls = calls;
+    function.updates.retain(|update| !cut.held.contains_key(update));
     program.delegates.extend(delegates);
     Ok(())
 }
@@ -162,10 +184,12 @@ struct Cut {
     kept: HashSet<ValueId>,
     /// The stage of each call that is in a part.
     places: Vec<Option<usize>>,
+    /// Buffers, with what they hold next, that a part keeps, and the part's stage.
+    held: HashMap<(ValueId, ValueId), usize>,
 }
 
 impl Cut {
-    fn new(function: &Function, choices: &[Choice]) -> Self {
+    fn new(function: &Function, choices: &[Choice], holds: &dyn Fn(&Call, ValueId) -> bool) -> Self {
         let calls = &function.body.calls;
         let makers: HashMap<ValueId, usize> =
             (0..).zip(calls).flat_map(|(place, call)| call.outputs.iter().map(move |&value| (value, place))).collect();
@@ -194,7 +218,9 @@ impl Cut {
             follows,
             kept: HashSet::new(),
             places: taken.iter().zip(&stages).map(|(taken, stage)| taken.then_some(*stage)).collect(),
+            held: HashMap::new(),
         };
+        cut.hold(function, holds);
         cut.keep(function);
         for (place, call) in calls.iter().enumerate() {
             if taken[place] {
@@ -206,10 +232,31 @@ impl Cut {
         cut
     }
 
+    /// Notes the buffers that are read by nothing but the one call that gives their next contents.
+    fn hold(&mut self, function: &Function, holds: &dyn Fn(&Call, ValueId) -> bool) {
+        let read_elsewhere = |state: ValueId, maker: usize| {
+            let given = function.body.outputs.contains(&state) || function.updates.iter().any(|(_, new)| *new == state);
+            let mut calls = function.body.calls.iter().enumerate().filter(|(place, _)| *place != maker);
+            given || calls.any(|(_, call)| all_reads(function, call).contains(&state))
+        };
+        for &(state, next) in &function.updates {
+            let Some(&maker) = self.makers.get(&next) else { continue };
+            let is_state = matches!(function.get(state).origin, Origin::State(_));
+            if let Some(stage) = self.places[maker]
+                && is_state
+                && !read_elsewhere(state, maker)
+                && holds(&function.body.calls[maker], state)
+            {
+                self.held.insert((state, next), stage);
+            }
+        }
+    }
+
     /// Notes what calls of other parts or none, the caller and the method's state read.
     fn keep(&mut self, function: &Function) {
         let calls = &function.body.calls;
-        self.kept.extend(function.body.outputs.iter().chain(function.updates.iter().map(|(_, value)| value)));
+        let updates = function.updates.iter().filter(|update| !self.held.contains_key(update));
+        self.kept.extend(function.body.outputs.iter().chain(updates.map(|(_, value)| value)));
         self.kept.extend(function.outputs.iter().filter_map(|output| match output {
             Output::Value(value) => Some(*value),
             Output::Known(_) => None,
@@ -230,7 +277,13 @@ impl Cut {
     }
 
     /// A part with what its calls need of those that follow.
-    fn part<'p>(&self, function: &'p Function, constants: &'p Constants<'p>, taken: &[usize]) -> Part<'p> {
+    fn part<'p>(
+        &self,
+        function: &'p Function,
+        constants: &'p Constants<'p>,
+        taken: &[usize],
+        needs_sizes: bool,
+    ) -> Part<'p> {
         let calls = &function.body.calls;
         let mut members: HashSet<usize> = taken.iter().copied().collect();
         let mut open: Vec<usize> = taken.to_vec();
@@ -247,7 +300,12 @@ impl Cut {
         let mut order: Vec<usize> = members.iter().copied().collect();
         order.sort_unstable();
         let made: HashSet<ValueId> = order.iter().flat_map(|&place| calls[place].outputs.iter().copied()).collect();
-        let (mut inputs, mut seen) = (Vec::new(), HashSet::new());
+        let stage = taken.first().and_then(|&place| self.places[place]);
+        let mut states: Vec<(ValueId, ValueId)> =
+            self.held.iter().filter(|(_, own)| Some(**own) == stage).map(|(update, _)| *update).collect();
+        states.sort_unstable();
+        let mut seen: HashSet<ValueId> = states.iter().map(|(state, _)| *state).collect();
+        let mut inputs = Vec::new();
         for &place in &order {
             calls[place].reads(&mut |value| {
                 let known = matches!(function.get(value).origin, Origin::Constant(_));
@@ -256,10 +314,35 @@ impl Cut {
                 }
             });
         }
+        if needs_sizes {
+            let told = |inputs: &[ValueId], symbol| {
+                let sizes = inputs.iter().filter_map(|value| function.tensor(*value)).flat_map(|ty| &ty.sizes);
+                sizes.into_iter().any(|size| *size == Size::from(symbol))
+            };
+            for symbol in order.iter().flat_map(|&place| all_symbols(function, &calls[place])) {
+                if let Some(Definition::SizeOf(value, _)) = function.definitions.get(&symbol)
+                    && !told(&inputs, symbol)
+                {
+                    inputs.push(*value);
+                }
+            }
+        }
         let outputs = taken.iter().flat_map(|&place| calls[place].outputs.iter().copied());
         let outputs = outputs.filter(|value| self.kept.contains(value)).collect();
-        Part { function, constants, calls: order.iter().map(|&place| &calls[place]).collect(), inputs, outputs }
+        Part { function, constants, calls: order.iter().map(|&place| &calls[place]).collect(), inputs, outputs, states }
     }
+}
+
+/// The symbols in a call's arguments and results.
+fn all_symbols(function: &Function, call: &Call) -> Vec<Symbol> {
+    let mut symbols = Vec::new();
+    call.args.iter().for_each(|(_, arg)| arg.symbols(&mut |symbol| symbols.push(symbol)));
+    for output in &call.outputs {
+        if let Kind::Tensor(ty) = &function.get(*output).kind {
+            ty.sizes.iter().for_each(|size| size.symbols(&mut |symbol| symbols.push(symbol)));
+        }
+    }
+    symbols
 }
 
 /// What a call reads itself, in its blocks, and to know the symbols in its arguments and results.

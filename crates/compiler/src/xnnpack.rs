@@ -13,7 +13,6 @@
 //!
 //! Activations and batch normalisation after a node become part of it where nothing else reads what lies between.
 
-mod arguments;
 mod builder;
 mod quantization;
 mod rows;
@@ -21,6 +20,7 @@ mod scope;
 mod tensor;
 
 use crate::Error;
+use crate::arguments;
 use crate::ir::{Call, Constants, Delegate, Function, TensorType};
 use crate::partition::{Choice, Part, Partitioner};
 use builder::Builder;

@@ -6,10 +6,15 @@
 //! | name in the program | payload | engine |
 //! |---|---|---|
 //! | `XnnpackBackend` | `format::xnnpack` | CPU |
+//! | `GgmlBackend` (feature `ggml`) | `format::ggml` | ggml |
 #![forbid(unsafe_code)]
 
 pub mod calls;
 mod engine;
+#[cfg(feature = "ggml")]
+pub mod ggml;
 pub mod xnnpack;
 
+#[cfg(feature = "ggml")]
+pub use ggml::GgmlBackend;
 pub use xnnpack::XnnpackBackend;

@@ -17,6 +17,8 @@ pub(crate) enum Slot {
     I8(i8),
     I16(i16),
     I32(i32),
+    /// Stored even if 0, for a field that has another default.
+    Always(i32),
     U32(u32),
     I64(i64),
     U64(u64),
@@ -36,7 +38,7 @@ impl Slot {
             Slot::F64(value) if value.to_bits() == 0 => 0,
             Slot::Bool(_) | Slot::U8(_) | Slot::I8(_) => 1,
             Slot::I16(_) => 2,
-            Slot::I32(_) | Slot::U32(_) | Slot::F32(_) | Slot::Ref(_) => 4,
+            Slot::I32(_) | Slot::Always(_) | Slot::U32(_) | Slot::F32(_) | Slot::Ref(_) => 4,
             Slot::I64(_) | Slot::U64(_) | Slot::F64(_) => 8,
         }
     }
@@ -104,7 +106,7 @@ impl Builder {
                     Slot::U8(value) => self.inner.push_slot_always(entry, value),
                     Slot::I8(value) => self.inner.push_slot_always(entry, value),
                     Slot::I16(value) => self.inner.push_slot_always(entry, value),
-                    Slot::I32(value) => self.inner.push_slot_always(entry, value),
+                    Slot::I32(value) | Slot::Always(value) => self.inner.push_slot_always(entry, value),
                     Slot::U32(value) => self.inner.push_slot_always(entry, value),
                     Slot::I64(value) => self.inner.push_slot_always(entry, value),
                     Slot::U64(value) => self.inner.push_slot_always(entry, value),

@@ -17,6 +17,8 @@ pub enum FileKind {
     Bundle,
     /// The payload of an XNNPACK delegate.
     Xnnpack,
+    /// The payload of a ggml delegate.
+    Ggml,
 }
 
 impl FileKind {
@@ -27,6 +29,7 @@ impl FileKind {
             FileKind::Tensors => *b"FT01",
             FileKind::Bundle => *b"BP08",
             FileKind::Xnnpack => *b"XN01",
+            FileKind::Ggml => *b"GG01",
         }
     }
 
@@ -36,6 +39,7 @@ impl FileKind {
             FileKind::Tensors => "an ExecuTorch data file (.ptd)",
             FileKind::Bundle => "an ExecuTorch bundled program (.bpte)",
             FileKind::Xnnpack => "an XNNPACK delegate payload",
+            FileKind::Ggml => "a ggml delegate payload",
         }
     }
 }

@@ -7,6 +7,7 @@
 //! | [`bpte`] | `.bpte`: a program bundled with test cases |
 //! | `pt2` | `.pt2`: an exported program (with the feature of that name) |
 //! | [`xnnpack`] | the payload of the XNNPACK delegate |
+//! | `ggml` | the payload of the ggml delegate (with the feature `write`: it is read into owned values) |
 //! | [`flatbuf`] | the FlatBuffers reader under all of them |
 //!
 //! Every kind is read the same way. `File::parse` checks the whole file once, structure and meaning, and gives a view;
@@ -27,6 +28,8 @@ pub mod bpte;
 mod builder;
 mod error;
 pub mod flatbuf;
+#[cfg(feature = "write")]
+pub mod ggml;
 #[cfg(test)]
 mod mutation;
 #[cfg(feature = "pt2")]

@@ -18,10 +18,11 @@ pub use sconce_compiler::*;
 pub use sconce_format::pt2::Archive;
 
 /// A backend's name, and what decides which calls it runs.
-type Backend = (&'static str, fn() -> Box<dyn partition::Partitioner>);
+type Backend = (&'static str, fn(Option<ggml::Blocks>) -> Box<dyn partition::Partitioner>);
 
 /// The backends that programs can be compiled for. To add one, add a row.
-const TABLE: &[Backend] = &[("xnnpack", || Box::new(xnnpack::Xnnpack))];
+const TABLE: &[Backend] =
+    &[("xnnpack", |_| Box::new(xnnpack::Xnnpack)), ("ggml", |blocks| Box::new(ggml::Ggml { blocks }))];
 
 /// The names of the backends that programs can be compiled for.
 pub fn backends() -> impl Iterator<Item = &'static str> {
@@ -30,12 +31,30 @@ pub fn backends() -> impl Iterator<Item = &'static str> {
 
 /// Default options for these backends, which choose in this order. `portable` is the name of none.
 pub fn options<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Options, UnknownBackend> {
+    options_with(names, None)
+}
+
+/// The same; weights that ggml gets become these blocks.
+pub fn options_with<'n>(
+    names: impl IntoIterator<Item = &'n str>,
+    blocks: Option<ggml::Blocks>,
+) -> Result<Options, UnknownBackend> {
     let mut partitioners = Vec::new();
     for name in names.into_iter().filter(|name| *name != "portable") {
         let found = TABLE.iter().find(|(known, _)| *known == name);
-        partitioners.push(found.ok_or_else(|| UnknownBackend(name.to_owned()))?.1());
+        partitioners.push(found.ok_or_else(|| UnknownBackend(name.to_owned()))?.1(blocks));
     }
     Ok(Options { partitioners, executor: Some(Box::new(Runtime)), ..Options::default() })
+}
+
+/// The blocks of a name, such as `q8_0` or `q4_k`; `None` if it is the name of none. The error says that this build has no
+/// ggml to make them.
+pub fn blocks(name: &str) -> Option<Result<ggml::Blocks, String>> {
+    let element = sconce_format::ggml::Element::quantized(name)?;
+    #[cfg(feature = "ggml")]
+    return Some(Ok(ggml::Blocks { element, quantizer: sconce_ggml::quantize }));
+    #[cfg(not(feature = "ggml"))]
+    Some(Err(format!("{} is made by ggml, which this build has not: build it with the feature `ggml`", element.name())))
 }
 
 /// A backend that programs cannot be compiled for.

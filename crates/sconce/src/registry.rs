@@ -117,10 +117,12 @@ impl sconce_core::Registry for Registry {
 fn built_in_backends() -> &'static [Arc<dyn Backend>] {
     static BUILT_IN: OnceLock<Vec<Arc<dyn Backend>>> = OnceLock::new();
     BUILT_IN.get_or_init(|| {
-        #[cfg(feature = "xnnpack")]
-        return vec![Arc::new(sconce_delegates::XnnpackBackend::default())];
-        #[cfg(not(feature = "xnnpack"))]
-        Vec::new()
+        vec![
+            #[cfg(feature = "xnnpack")]
+            Arc::new(sconce_delegates::XnnpackBackend::default()),
+            #[cfg(feature = "ggml")]
+            Arc::new(sconce_delegates::GgmlBackend::default()),
+        ]
     })
 }
 

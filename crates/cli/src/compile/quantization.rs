@@ -2,6 +2,7 @@
 use super::calibration::Calibration;
 use crate::failure::Failure;
 use sconce::compile::Archive;
+use sconce::compile::ggml::Blocks;
 use sconce::compile::quantize::{Calibrator, Layer, Quantization, Report, Scheme};
 use serde::Serialize;
 use std::io::Write;
@@ -34,13 +35,44 @@ enum Integers {
     Int8Dynamic,
     /// The same with weights of 4 bits in groups
     Int4,
+    /// For ggml: weights of linear layers and embeddings in blocks of 8 bits
+    #[value(name = "q8_0")]
+    Q8_0,
+    /// For ggml: blocks of 4 bits
+    #[value(name = "q4_0")]
+    Q4_0,
+    /// For ggml: large blocks of 4 bits with scales and offsets
+    #[value(name = "q4_k")]
+    Q4K,
+    /// For ggml: large blocks of 5 bits with scales and offsets
+    #[value(name = "q5_k")]
+    Q5K,
+    /// For ggml: large blocks of 6 bits
+    #[value(name = "q6_k")]
+    Q6K,
+}
+
+impl Integers {
+    /// The name of ggml's blocks, if it is one of them.
+    fn blocks(self) -> Option<&'static str> {
+        match self {
+            Self::Int8 | Self::Int8Dynamic | Self::Int4 => None,
+            Self::Q8_0 => Some("q8_0"),
+            Self::Q4_0 => Some("q4_0"),
+            Self::Q4K => Some("q4_k"),
+            Self::Q5K => Some("q5_k"),
+            Self::Q6K => Some("q6_k"),
+        }
+    }
 }
 
 impl Arguments {
     /// What the compiler is to do.
     pub(super) fn quantization(&self, archive: &Archive<'_>) -> Result<Option<Quantization>, Failure> {
         let scheme = match self.quantize {
-            None => return Ok(None),
+            None | Some(Integers::Q8_0 | Integers::Q4_0 | Integers::Q4K | Integers::Q5K | Integers::Q6K) => {
+                return Ok(None);
+            }
             Some(Integers::Int8) => Scheme::Int8,
             Some(Integers::Int8Dynamic) => Scheme::Int8Dynamic,
             Some(Integers::Int4) if self.group_size == 0 || !self.group_size.is_multiple_of(32) => {
@@ -70,6 +102,15 @@ impl Arguments {
         };
         let calibrator = calibration.map(|own| Box::new(own) as Box<dyn Calibrator>);
         Ok(Some(Quantization { scheme, calibrator }))
+    }
+
+    /// The blocks that weights for ggml become.
+    pub(super) fn blocks(&self, backends: &[String]) -> Result<Option<Blocks>, Failure> {
+        let Some(name) = self.quantize.and_then(Integers::blocks) else { return Ok(None) };
+        if !backends.iter().any(|backend| backend == "ggml") {
+            return Err(Failure::usage(format!("{name} is for ggml")).hint("add `--backend ggml`"));
+        }
+        sconce::compile::blocks(name).transpose().map_err(Failure::new)
     }
 
     /// Prints what quantisation did.

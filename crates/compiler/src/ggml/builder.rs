@@ -1,0 +1,383 @@
+//! The payload of a part while its tensors are added.
+
+use super::Blocks;
+use crate::ir::{Call, Constants, Definition, Delegate, Function, Origin, Output, TensorType, ValueId};
+use crate::partition::Part;
+use crate::size::{Atom, Size, Symbol};
+use sconce_format::ScalarType;
+use sconce_format::ggml::{Combine, Element, Extent, Graph, MAX_RANK, Op, Role, Step, Tensor};
+use sha2::{Digest, Sha256};
+use std::collections::{HashMap, HashSet};
+
+/// The least elements of a weight that is worth making blocks of.
+const LEAST: usize = 1024;
+
+/// A payload in the making.
+pub(super) struct Builder<'p> {
+    function: &'p Function,
+    constants: &'p Constants<'p>,
+    blocks: Option<Blocks>,
+    graph: Graph,
+    data: Vec<(String, Vec<u8>)>,
+    /// Tensors of the payload by our values.
+    tensors: HashMap<ValueId, u32>,
+    /// Constants of the payload by their names and sizes.
+    known: HashMap<(String, Vec<usize>), u32>,
+    /// The symbols of the payload: sizes of inputs.
+    symbols: HashMap<Size, u8>,
+    outputs: HashMap<ValueId, u32>,
+    /// Values that nothing reads.
+    unread: HashSet<ValueId>,
+    /// Whether this is a rehearsal: a single call is added to see whether that can be done, without weights.
+    rehearsal: bool,
+}
+
+impl<'p> Builder<'p> {
+    /// A payload that is not kept.
+    pub(super) fn rehearsal(function: &'p Function, constants: &'p Constants<'p>) -> Self {
+        let mut read: HashSet<ValueId> = function.updates.iter().map(|(_, value)| *value).collect();
+        function.body.walk(&mut |call| {
+            call.reads(&mut |value| {
+                read.insert(value);
+            })
+        });
+        read.extend(function.outputs.iter().filter_map(|output| match output {
+            Output::Value(value) => Some(*value),
+            Output::Known(_) => None,
+        }));
+        let unread = (0..function.values.len() as u32).map(ValueId).filter(|value| !read.contains(value)).collect();
+        Self {
+            function,
+            constants,
+            blocks: None,
+            graph: Graph::default(),
+            data: Vec::new(),
+            tensors: HashMap::new(),
+            known: HashMap::new(),
+            symbols: HashMap::new(),
+            outputs: HashMap::new(),
+            unread,
+            rehearsal: true,
+        }
+    }
+
+    /// A payload with the inputs, states and outputs of a part.
+    pub(super) fn new(part: &Part<'p>, blocks: Option<Blocks>) -> Result<Self, String> {
+        let mut builder = Self { blocks, rehearsal: false, ..Self::rehearsal(part.function, part.constants) };
+        builder.outputs = part.outputs.iter().copied().zip(0..).collect();
+        for &input in &part.inputs {
+            for size in &builder.ty(input)?.sizes {
+                let next = builder.symbols.len();
+                if size.number().is_none() && !builder.symbols.contains_key(size) {
+                    let next = u8::try_from(next).map_err(|_| "it has more than 256 sizes that are not known")?;
+                    builder.symbols.insert(size.clone(), next);
+                }
+            }
+        }
+        for (index, &input) in (0..).zip(&part.inputs) {
+            builder.leaf(input, Role::Input(index))?;
+        }
+        for &(state, _) in &part.states {
+            let Origin::State(id) = builder.function.get(state).origin else { continue };
+            let bytes = builder.constants.bytes(id);
+            let zero = bytes.iter().all(|&byte| byte == 0);
+            let key = (!zero).then(|| builder.named(Element::F32, bytes));
+            builder.leaf(state, Role::State(key))?;
+        }
+        Ok(builder)
+    }
+
+    /// The delegate, after all calls have been added.
+    pub(super) fn finish(self) -> Result<Delegate, String> {
+        let payload = self.graph.write();
+        Graph::read(&payload)?;
+        let backend = "GgmlBackend".to_owned();
+        Ok(Delegate { backend, payload, specs: Vec::new(), data: self.data, calls: Vec::new() })
+    }
+
+    /// What all operators ask: tensors row by row, none of them empty, results that can be had.
+    pub(super) fn check(&self, call: &Call) -> Result<(), String> {
+        let mut values = call.outputs.clone();
+        call.reads(&mut |value| values.push(value));
+        for value in values {
+            let ty = self.ty(value)?;
+            if !ty.is_contiguous() {
+                return Err("a tensor does not lie row by row".to_owned());
+            }
+            if ty.rank() > MAX_RANK || ty.sizes.iter().any(|size| size.number() == Some(0)) {
+                return Err("a tensor is empty or has too many dimensions".to_owned());
+            }
+            for size in &ty.sizes {
+                self.extent(size)?;
+            }
+        }
+        if call.outputs.is_empty() { Err("it has no result".to_owned()) } else { Ok(()) }
+    }
+
+    /// The type of a tensor.
+    pub(super) fn ty(&self, value: ValueId) -> Result<&'p TensorType, String> {
+        self.function.tensor(value).ok_or_else(|| "it works on a number that is no tensor".to_owned())
+    }
+
+    /// The sizes of a tensor; the largest ones where they are not known.
+    pub(super) fn bounds(&self, value: ValueId) -> Result<Vec<usize>, String> {
+        Ok(self.ty(value)?.sizes.iter().map(|size| self.bound(size)).collect())
+    }
+
+    /// The largest value of a size.
+    pub(super) fn bound(&self, size: &Size) -> usize {
+        usize::try_from(self.function.symbols.most(size)).unwrap_or(usize::MAX)
+    }
+
+    /// Whether nothing reads a value.
+    pub(super) fn is_unread(&self, value: ValueId) -> bool {
+        self.unread.contains(&value)
+    }
+
+    /// Whether a value is a constant.
+    pub(super) fn is_known(&self, value: ValueId) -> bool {
+        matches!(self.function.get(value).origin, Origin::Constant(_))
+    }
+
+    /// The element type of a value that ggml can compute with or move.
+    pub(super) fn element(&self, value: ValueId) -> Result<Element, String> {
+        match self.ty(value)?.dtype {
+            ScalarType::Float => Ok(Element::F32),
+            ScalarType::Bool => Ok(Element::Bool),
+            ScalarType::Long => Ok(Element::I64),
+            ScalarType::Int => Ok(Element::I32),
+            other => Err(format!("ggml does not compute with {other}")),
+        }
+    }
+
+    /// A size for the payload.
+    pub(super) fn extent(&self, size: &Size) -> Result<Extent, String> {
+        if let Some(number) = size.number() {
+            return Ok(number.into());
+        }
+        if self.rehearsal {
+            return self.is_told(size).map(|()| Extent::symbol(0));
+        }
+        let mut steps = Vec::new();
+        self.code(size, &mut steps)?;
+        Ok(Extent::Code(steps))
+    }
+
+    /// Whether a size follows from sizes of tensors, not from what is in them.
+    fn is_told(&self, size: &Size) -> Result<(), String> {
+        let mut told = true;
+        size.symbols(&mut |symbol| {
+            told &= matches!(self.function.definitions.get(&symbol), Some(Definition::SizeOf(..)));
+        });
+        let shown = || self.function.symbols.show(size).to_string();
+        if told { Ok(()) } else { Err(format!("the size {} is known only after other calls", shown())) }
+    }
+
+    fn code(&self, size: &Size, steps: &mut Vec<Step>) -> Result<(), String> {
+        if let Some(&symbol) = self.symbols.get(size) {
+            steps.push(Step::Symbol(symbol));
+            return Ok(());
+        }
+        if size.number() == Some(0) {
+            steps.push(Step::Number(0));
+        }
+        for (place, (atoms, factor)) in size.terms().enumerate() {
+            let mut count = 0;
+            if factor != 1 || atoms.is_empty() {
+                steps.push(Step::Number(factor));
+                count += 1;
+            }
+            for atom in atoms {
+                self.atom(atom, steps)?;
+                count += 1;
+                if count > 1 {
+                    steps.push(Step::Combine(Combine::Multiply));
+                }
+            }
+            if place > 0 {
+                steps.push(Step::Combine(Combine::Add));
+            }
+        }
+        Ok(())
+    }
+
+    fn atom(&self, atom: &Atom, steps: &mut Vec<Step>) -> Result<(), String> {
+        let (a, b, combine) = match atom {
+            Atom::Symbol(symbol) => return self.symbol(*symbol, steps),
+            Atom::FloorDiv(a, b) => (a, b, Combine::FloorDivide),
+            Atom::Mod(a, b) => (a, b, Combine::Modulo),
+            Atom::Max(a, b) => (a, b, Combine::Max),
+            Atom::Min(a, b) => (a, b, Combine::Min),
+        };
+        self.code(a, steps)?;
+        self.code(b, steps)?;
+        steps.push(Step::Combine(combine));
+        Ok(())
+    }
+
+    fn symbol(&self, symbol: Symbol, steps: &mut Vec<Step>) -> Result<(), String> {
+        let size = Size::from(symbol);
+        let number = self
+            .symbols
+            .get(&size)
+            .ok_or_else(|| format!("the size {} is not one of its inputs'", self.function.symbols.show(&size)))?;
+        steps.push(Step::Symbol(*number));
+        Ok(())
+    }
+
+    /// Adds a tensor that is not computed.
+    fn leaf(&mut self, value: ValueId, role: Role) -> Result<u32, String> {
+        let sizes = self.ty(value)?.sizes.iter().map(|size| self.extent(size)).collect::<Result<_, _>>()?;
+        let element = self.element(value)?;
+        let tensor = self.graph.push(Tensor { element, sizes, op: Op::Leaf, sources: Vec::new(), role });
+        self.tensors.insert(value, tensor);
+        Ok(tensor)
+    }
+
+    /// A value as a tensor of the payload.
+    pub(super) fn operand(&mut self, value: ValueId) -> Result<u32, String> {
+        if let Some(&tensor) = self.tensors.get(&value) {
+            return Ok(tensor);
+        }
+        if self.rehearsal {
+            return self.leaf(value, Role::Input(0));
+        }
+        let Origin::Constant(id) = self.function.get(value).origin else {
+            return Err("it reads a value that is nowhere".to_owned());
+        };
+        let (element, sizes) = (self.element(value)?, self.numbers(value)?);
+        let tensor = self.constant(element, &sizes, self.constants.bytes(id))?;
+        self.tensors.insert(value, tensor);
+        Ok(tensor)
+    }
+
+    /// The known sizes of a value.
+    pub(super) fn numbers(&self, value: ValueId) -> Result<Vec<usize>, String> {
+        let numbers = self.ty(value)?.numbers().ok_or("a constant has sizes that are not known")?;
+        numbers.into_iter().map(|size| usize::try_from(size).map_err(|_| "a size is negative".to_owned())).collect()
+    }
+
+    /// A value that ggml computes with.
+    pub(super) fn float(&mut self, value: ValueId) -> Result<u32, String> {
+        match self.ty(value)?.dtype {
+            ScalarType::Float => self.operand(value),
+            other => Err(format!("ggml computes with float32, and this is {other}")),
+        }
+    }
+
+    /// A value that ggml only moves.
+    pub(super) fn moved(&mut self, value: ValueId) -> Result<u32, String> {
+        match self.ty(value)?.dtype {
+            ScalarType::Float | ScalarType::Bool => self.operand(value),
+            other => Err(format!("ggml moves float32, and this is {other}")),
+        }
+    }
+
+    /// Indices.
+    pub(super) fn indices(&mut self, value: ValueId) -> Result<u32, String> {
+        match self.ty(value)?.dtype {
+            _ if self.is_known(value) => Err("its indices are constant".to_owned()),
+            ScalarType::Long | ScalarType::Int => self.operand(value),
+            other => Err(format!("its indices are {other}")),
+        }
+    }
+
+    /// Bytes that are known.
+    fn constant(&mut self, element: Element, sizes: &[usize], bytes: &[u8]) -> Result<u32, String> {
+        if element.bytes(sizes) != Some(bytes.len()) {
+            return Err(format!("a weight of the sizes {sizes:?} has {} bytes", bytes.len()));
+        }
+        let key = self.named(element, bytes);
+        if let Some(&tensor) = self.known.get(&(key.clone(), sizes.to_vec())) {
+            return Ok(tensor);
+        }
+        let extents = sizes.iter().map(|&size| Extent::Fixed(size as i64)).collect();
+        let role = Role::Constant(key.clone());
+        let tensor = self.graph.push(Tensor { element, sizes: extents, op: Op::Leaf, sources: Vec::new(), role });
+        self.known.insert((key, sizes.to_vec()), tensor);
+        Ok(tensor)
+    }
+
+    /// Numbers that are known.
+    pub(super) fn numbers_of(&mut self, sizes: &[usize], numbers: &[f32]) -> Result<u32, String> {
+        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        self.constant(Element::F32, sizes, &bytes)
+    }
+
+    /// The name of bytes, which equal ones share.
+    fn named(&mut self, element: Element, bytes: &[u8]) -> String {
+        let digest = Sha256::digest(bytes);
+        let mut key: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        key.push('_');
+        key.push_str(element.name());
+        if !self.data.iter().any(|(own, _)| *own == key) {
+            self.data.push((key.clone(), bytes.to_vec()));
+        }
+        key
+    }
+
+    /// The weight of a linear layer, `[out, in]`, or the table of an embedding: in blocks, if it is known and they were
+    /// asked for. `transposed` says that it lies `[in, out]`.
+    pub(super) fn weight(&mut self, value: ValueId, transposed: bool) -> Result<u32, String> {
+        let Origin::Constant(id) = self.function.get(value).origin else {
+            let weight = self.float(value)?;
+            return if transposed { self.transposed(value, weight) } else { Ok(weight) };
+        };
+        if self.ty(value)?.dtype != ScalarType::Float {
+            return Err(format!("its weight is {}", self.ty(value)?.dtype));
+        }
+        if self.rehearsal || (!transposed && self.blocks.is_none()) {
+            return self.operand(value);
+        }
+        let [rows, columns] = self.numbers(value)?[..] else { return Err("its weight is no matrix".to_owned()) };
+        let bytes = self.constants.bytes(id);
+        let numbers: Vec<f32> = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        if numbers.len() != rows * columns {
+            return Err(format!("a weight of the sizes [{rows}, {columns}] has {} bytes", bytes.len()));
+        }
+        let (rows, columns, numbers) = if transposed {
+            let column = |column| numbers.iter().skip(column).step_by(columns).copied();
+            (columns, rows, (0..columns).flat_map(column).collect())
+        } else {
+            (rows, columns, numbers)
+        };
+        match self.blocks.and_then(|blocks| Some((blocks.quantizer, fitting(blocks.element, columns, numbers.len())?)))
+        {
+            Some((quantizer, element)) => {
+                let blocks = quantizer(element, columns, &numbers)?;
+                self.constant(element, &[rows, columns], &blocks)
+            }
+            None => self.numbers_of(&[rows, columns], &numbers),
+        }
+    }
+
+    /// A matrix with rows and columns exchanged.
+    fn transposed(&mut self, value: ValueId, tensor: u32) -> Result<u32, String> {
+        let sizes = self.ty(value)?.sizes.iter().rev().map(|size| self.extent(size)).collect::<Result<_, _>>()?;
+        let op = Op::Permute { order: vec![1, 0] };
+        Ok(self.graph.push(Tensor::new(Element::F32, sizes, op, vec![tensor])))
+    }
+
+    /// Adds a tensor that is a call's result.
+    pub(super) fn define(&mut self, value: ValueId, op: Op, sources: Vec<u32>) -> Result<(), String> {
+        let sizes = self.ty(value)?.sizes.iter().map(|size| self.extent(size)).collect::<Result<_, _>>()?;
+        let element = self.element(value)?;
+        let role = self.outputs.get(&value).map_or(Role::Inside, |&index| Role::Output(index));
+        let tensor = self.graph.push(Tensor { element, sizes, op, sources, role });
+        self.tensors.insert(value, tensor);
+        Ok(())
+    }
+
+    /// Adds a tensor on the way to a result, of the same elements as `like`.
+    pub(super) fn between(&mut self, like: ValueId, sizes: &[Size], op: Op, sources: Vec<u32>) -> Result<u32, String> {
+        let sizes = sizes.iter().map(|size| self.extent(size)).collect::<Result<_, _>>()?;
+        let element = self.element(like)?;
+        Ok(self.graph.push(Tensor::new(element, sizes, op, sources)))
+    }
+}
+
+/// The blocks that rows of so many numbers can be made of.
+fn fitting(element: Element, row: usize, count: usize) -> Option<Element> {
+    let fits = |element: &Element| row > 0 && row.is_multiple_of(element.block().0) && count >= LEAST;
+    [element, Element::Q8_0].into_iter().find(fits)
+}
