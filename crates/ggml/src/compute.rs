@@ -201,8 +201,7 @@ impl<'c> Scope<'c, '_> {
         }
         let limit = Limit { below: count, from_end: matches!(op, Op::Select { .. }) };
         let numbers = self.indices(numbers, limit)?;
-        let table = if table.tensor.is_contiguous() { table.tensor } else { table.tensor.contiguous()? };
-        table.reshape(ggml_sizes(&[count, inner])?)?.rows(numbers)
+        table.tensor.contiguous()?.reshape(ggml_sizes(&[count, inner])?)?.rows(numbers)
     }
 
     fn put(&mut self, dim: u32, into: &Value<'c>, rest: &[&Value<'c>]) -> Built<'c> {
@@ -306,8 +305,7 @@ fn gelu_tanh(x: Tensor<'_>) -> Built<'_> {
 fn linear<'c>(x: &Value<'c>, rest: &[&Value<'c>]) -> Built<'c> {
     let [weight, bias @ ..] = rest else { return Err("the weight is missing".to_owned()) };
     let [out, inner] = weight.sizes[..] else { return Err("a weight has two dimensions".to_owned()) };
-    let weight = if weight.tensor.is_contiguous() { weight.tensor } else { weight.tensor.contiguous()? };
-    let product = weight.reshape(ggml_sizes(&[out, inner])?)?.mul_mat(x.rows(inner)?)?;
+    let product = weight.tensor.contiguous()?.reshape(ggml_sizes(&[out, inner])?)?.mul_mat(x.rows(inner)?)?;
     bias.first().map_or(Ok(product), |bias| product.meet(Meet::Add, bias.shaped(&[out])?))
 }
 

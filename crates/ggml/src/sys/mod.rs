@@ -155,10 +155,18 @@ impl<'c> Tensor<'c> {
         self.get().nb[0] == unsafe { ffi::ggml_type_size(self.get().type_) }
     }
 
-    /// Whether all elements lie one after the other.
+    /// Whether all elements lie one after the other, and the description says so along dimensions of size 1 too: some of
+    /// ggml's functions insist on that.
     pub(crate) fn is_contiguous(&self) -> bool {
+        let (sizes, strides) = (self.sizes(), self.get().nb);
+        let plain = |dim: usize| usize::try_from(sizes[dim]).is_ok_and(|size| strides[dim + 1] == strides[dim] * size);
+        self.is_in_order() && plain(1) && plain(2)
+    }
+
+    /// Whether all elements lie one after the other.
+    fn is_in_order(&self) -> bool {
         // SAFETY: the description lives.
-        unsafe { ffi::ggml_is_contiguous(self.raw.as_ptr()) }
+        unsafe { ffi::ggml_is_contiguous(self.raw.as_ptr()) && self.has_rows() }
     }
 
     fn is(&self, element: Element) -> bool {
@@ -246,10 +254,10 @@ impl<'c> Tensor<'c> {
 
     /// The same elements in other sizes.
     pub(crate) fn reshape(self, sizes: Sizes) -> Result<Self, String> {
-        if self.sizes() == sizes {
+        if self.sizes() == sizes && self.is_contiguous() {
             return Ok(self);
         }
-        if !self.is_contiguous() || volume(sizes) != Some(self.count()) {
+        if !self.is_in_order() || volume(sizes) != Some(self.count()) {
             return Err(format!("{:?} cannot be seen as {sizes:?}", self.sizes()));
         }
         let ([a, b, c, d], context) = (sizes, self.context);
@@ -297,7 +305,7 @@ impl<'c> Tensor<'c> {
 
     /// The same, with elements one after the other.
     pub(crate) fn contiguous(self) -> Result<Self, String> {
-        if self.is_contiguous() { Ok(self) } else { self.copy() }
+        if self.is_in_order() { self.reshape(self.sizes()) } else { self.copy() }
     }
 
     /// A copy with elements one after the other.
