@@ -51,6 +51,8 @@ class Layers(torch.nn.Module):
 BOTH = torch.randn(8, 8) > 0
 BOTH[:, 0] = True
 
+ATEN = torch.ops.aten
+
 CASES = {
     "abs": (torch.abs, [x(2, 3)]),
     "add": (torch.add, [x(2, 3, 4), x(3, 1)]),
@@ -155,6 +157,21 @@ CASES = {
     "trunc": (torch.trunc, [x(7)]),
     "unsqueeze": (lambda a: a.unsqueeze(1) * 1, [x(2, 3)]),
     "view": (lambda a: a.view(3, 8) * 1, [x(2, 3, 4)]),
+    # As graphs have them after `run_decompositions`.
+    "aten_add_scalar": (lambda a: ATEN.add.Scalar(a, 2, 0.5), [x(5)]),
+    "aten_clamp_max": (lambda a: ATEN.clamp_max(a, 0.5), [x(9)]),
+    "aten_clamp_min": (lambda a: ATEN.clamp_min(a, -0.5), [x(9)]),
+    "aten_div_scalar": (lambda a: ATEN.div.Scalar(a, 3), [x(5)]),
+    "aten_mul_scalar": (lambda a: ATEN.mul.Scalar(a, 3), [x(5)]),
+    "aten_native_layer_norm": (
+        lambda a, w, b: ATEN.native_layer_norm(a, [4], w, b, 1e-5)[0],
+        [x(2, 3, 4), x(4), x(4)],
+    ),
+    "aten_softmax": (lambda a: ATEN._softmax(a, 1, False), [x(2, 3, 4)]),
+    "aten_square": (ATEN.square, [x(5)]),
+    "aten_sub_scalar": (lambda a: ATEN.sub.Scalar(a, 2, 0.5), [x(5)]),
+    "aten_sum": (lambda a: ATEN.sum(a), [x(2, 5)]),
+    "aten_to_copy": (lambda a: ATEN._to_copy(a) * 1, [x(2, 5)]),
 }
 
 
@@ -174,6 +191,9 @@ def main():
         module = function if isinstance(function, torch.nn.Module) else Function(function)
         with torch.no_grad():
             program = torch.export.export(module.eval(), tuple(inputs))
+            for node in program.graph.nodes:
+                # Says where this script is.
+                node.meta.pop("stack_trace", None)
             torch.export.save(program, os.path.join(folder, f"{name}.pt2"))
             outputs = program.module()(*inputs)
         outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]

@@ -78,6 +78,11 @@ impl Partitioner for Ggml {
     }
 }
 
+/// The operators that ggml can compute; whether it does depends on the call.
+pub fn operators() -> impl Iterator<Item = &'static str> {
+    rows::names()
+}
+
 /// Adds what a call computes.
 fn nodes(builder: &mut Builder<'_>, call: &Call) -> Result<(), String> {
     let name = call.operator().ok_or("it is no operator")?;

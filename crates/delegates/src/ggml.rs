@@ -57,6 +57,7 @@ fn apply(mut options: Options, option: &RuntimeOption<'_>) -> Options {
     match (option.key, option.value) {
         ("device", OptionValue::Str(name)) => options.device = Some(name.to_owned()),
         ("threads", OptionValue::Int(count)) => options.threads = usize::try_from(count).ok(),
+        ("memory_limit", OptionValue::Int(bytes)) => options.memory_limit = usize::try_from(bytes).ok(),
         _ => {}
     }
     options

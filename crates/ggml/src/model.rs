@@ -19,6 +19,18 @@ pub struct Options {
     pub device: Option<String>,
     /// Threads on the processor; without it, as many as the caller of a run has.
     pub threads: Option<usize>,
+    /// Most bytes of what a session keeps, and of what it computes; without it, what the machine gives.
+    pub memory_limit: Option<usize>,
+}
+
+impl Options {
+    /// Checks bytes against the limit.
+    fn allow(&self, bytes: usize, what: &str) -> Result<(), String> {
+        match self.memory_limit {
+            Some(limit) if bytes > limit => Err(format!("{what} takes {bytes} bytes, and the limit is {limit}")),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A graph with its constants.
@@ -112,12 +124,14 @@ impl Model {
         let (mut weights, mut states) = (0usize, 0usize);
         for (tensor, offset) in graph.tensors.iter().zip(&mut offsets) {
             let bytes = device_bytes(tensor)?.next_multiple_of(alignment);
+            given(tensor, data)?;
             *offset = match &tensor.role {
                 Role::Constant(key) => Some(*known.entry((key, tensor.element)).or_insert_with(|| {
                     weights += bytes;
                     weights - bytes
                 })),
                 Role::State(_) => {
+                    options.allow(states.saturating_add(bytes), "what the delegate keeps")?;
                     states += bytes;
                     Some(states - bytes)
                 }
@@ -135,12 +149,7 @@ impl Model {
             let (Some(offset), Role::Constant(key) | Role::State(Some(key))) = (*offset, &tensor.role) else {
                 continue;
             };
-            let bytes = data(key).ok_or_else(|| format!("the program has no data named {key}"))?;
-            let sizes = fixed(tensor)?;
-            if tensor.element.bytes(&sizes) != Some(bytes.len()) {
-                let element = tensor.element.name();
-                return Err(format!("{key} has {} bytes, not those of {element} {sizes:?}", bytes.len()));
-            }
+            let (bytes, sizes) = (data(key).unwrap_or_default(), fixed(tensor)?);
             let converted = to_device(tensor.element, bytes, None)?;
             match tensor.role {
                 Role::State(_) => self.initial.push((offset, converted.unwrap_or_else(|| bytes.to_vec()))),
@@ -234,6 +243,10 @@ impl Model {
 
     fn plan(&self, session: &Session, inputs: &[&[usize]]) -> Result<Planned, String> {
         let bound = self.graph.bind(inputs)?;
+        let elements = |sizes: &Vec<usize>| sizes.iter().product::<usize>();
+        let computed = self.graph.tensors.iter().zip(&bound.sizes).filter(|(tensor, _)| tensor.op != Op::Leaf);
+        let computed = computed.fold(0usize, |sum, (_, sizes)| sum.saturating_add(elements(sizes)));
+        self.options.allow(computed.saturating_mul(4), "what the delegate computes")?;
         let (mut limits, mut constants) = (Vec::new(), Vec::new());
         let plan = Plan::build(&session.workers, self.capacity(), |context| {
             let mut scope =
@@ -305,6 +318,17 @@ impl Model {
 
     fn is_state(&self, place: u32) -> bool {
         self.graph.get(place).is_some_and(|tensor| matches!(tensor.role, Role::State(_)))
+    }
+}
+
+/// Checks that what a tensor holds at first is there, before memory is taken for it.
+fn given<'d>(tensor: &Tensor, data: &dyn Fn(&str) -> Option<&'d [u8]>) -> Result<(), String> {
+    let (Role::Constant(key) | Role::State(Some(key))) = &tensor.role else { return Ok(()) };
+    let bytes = data(key).ok_or_else(|| format!("the program has no data named {key}"))?.len();
+    let sizes = fixed(tensor)?;
+    match tensor.element.bytes(&sizes) {
+        Some(wanted) if wanted == bytes => Ok(()),
+        _ => Err(format!("{key} has {bytes} bytes, not those of {} {sizes:?}", tensor.element.name())),
     }
 }
 

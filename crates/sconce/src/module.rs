@@ -331,6 +331,9 @@ fn engine_options(options: &Options) -> Vec<RuntimeOption<'static>> {
     if options.exact {
         told.push(RuntimeOption { key: "exact", value: OptionValue::Bool(true) });
     }
+    if let Ok(bytes) = i64::try_from(options.limits.memory) {
+        told.push(RuntimeOption { key: "memory_limit", value: OptionValue::Int(bytes) });
+    }
     #[cfg(feature = "engine")]
     if let Some(set) = options.engine_set {
         told.push(RuntimeOption { key: "instructions", value: OptionValue::Str(set.name()) });

@@ -20,6 +20,11 @@ const TABLES: &[&[Row]] = &[maps::ROWS, products::ROWS, shape::ROWS];
 static ROWS: LazyLock<HashMap<&'static str, Nodes>> =
     LazyLock::new(|| TABLES.iter().flat_map(|table| table.iter().copied()).collect());
 
+/// The operators.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    TABLES.iter().flat_map(|table| table.iter()).map(|(name, _)| *name)
+}
+
 /// How an operator becomes operations.
 pub(super) fn find(operator: &str) -> Option<Nodes> {
     ROWS.get(operator).copied()

@@ -89,6 +89,11 @@ fn volume(sizes: Sizes) -> Option<usize> {
     sizes.iter().try_fold(1, count).filter(|&count| count <= 1 << 40)
 }
 
+/// Checks that a tensor of these sizes can be described.
+fn describable(sizes: Sizes) -> Result<(), String> {
+    volume(sizes).map(drop).ok_or_else(|| format!("a tensor of the sizes {sizes:?} is too large"))
+}
+
 /// A tensor of a context.
 #[derive(Clone, Copy)]
 pub(crate) struct Tensor<'c> {
@@ -338,6 +343,9 @@ impl<'c> Tensor<'c> {
         if dim > 3 || (0..4).any(|place| place != dim && own[place] != others[place]) {
             return Err(format!("{own:?} and {others:?} cannot follow each other along {dim}"));
         }
+        let mut joined = own;
+        joined[dim] += others[dim];
+        describable(joined)?;
         let (a, b, context) = (self.packed()?, other.packed()?, self.context);
         // SAFETY: all other sizes are equal.
         context.wrap(unsafe { ffi::ggml_concat(context.take(1)?, a, b, dim as c_int) })
@@ -371,6 +379,7 @@ impl<'c> Tensor<'c> {
         if self.is(Element::I32) {
             return Err("ggml multiplies no integers".to_owned());
         }
+        describable([own[1], others[1], others[2], others[3]])?;
         let (b, context) = (other.f32()?, self.context);
         // SAFETY: rows have the same length, outer sizes are multiples, and elements of rows lie one after the other.
         let product = context.wrap(unsafe { ffi::ggml_mul_mat(context.take(1)?, self.raw.as_ptr(), b) })?;
@@ -388,6 +397,7 @@ impl<'c> Tensor<'c> {
         if !self.is_contiguous() || !numbers.is_contiguous() {
             return Err("the elements do not lie one after the other".to_owned());
         }
+        describable([own[0], numbers.sizes()[0], 1, 1])?;
         let context = self.context;
         // SAFETY: a table and a list of int32.
         context.wrap(unsafe { ffi::ggml_get_rows(context.take(1)?, self.raw.as_ptr(), numbers.raw.as_ptr()) })
@@ -460,7 +470,10 @@ impl<'c> Tensor<'c> {
     /// A convolution of images `[w, h, c, n]`, the weights `[w, h, c, out]`; stride, padding and dilation per dimension.
     pub(crate) fn conv(self, weight: Self, window: &Window) -> Result<Self, String> {
         let (own, of_weight) = (self.sizes(), weight.sizes());
-        window.output(own, of_weight)?;
+        let [height, width] = window.output(own, of_weight)?;
+        let inner = of_weight[0].saturating_mul(of_weight[1]).saturating_mul(of_weight[2]);
+        describable([inner, width, height, own[3]])?;
+        describable([width, height, of_weight[3], own[3]])?;
         let depthwise = of_weight[2] == 1 && of_weight[3] == own[2];
         if !depthwise && of_weight[2] != own[2] {
             return Err(format!("weights of {of_weight:?} for an image of {own:?}"));
@@ -477,7 +490,7 @@ impl<'c> Tensor<'c> {
         let windows = context.wrap(unsafe {
             ffi::ggml_im2col(context.take(1)?, kernel, image, s0, s1, p0, p1, d0, d1, true, Element::F32.ggml())
         })?;
-        let ([inner, width, height, images], out) = (windows.sizes(), of_weight[3]);
+        let (images, out) = (own[3], of_weight[3]);
         let rows = windows.reshape([inner, width * height * images, 1, 1])?;
         let sums = rows.mul_mat(weight.reshape([inner, out, 1, 1])?)?;
         sums.reshape([width * height, images, out, 1])?
@@ -533,18 +546,21 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Checks that a window of these sizes has places on an image.
-    fn output(&self, image: Sizes, window: Sizes) -> Result<(), String> {
+    /// How many places a window of these sizes has on an image: rows, columns.
+    fn output(&self, image: Sizes, window: Sizes) -> Result<[i64; 2], String> {
+        let mut places = [0; 2];
         for (dim, place) in [(1, 0), (0, 1)] {
             let (stride, padding, dilation) = (self.stride[place], self.padding[place], self.dilation[place]);
             let reach = i64::from(dilation).checked_mul(window[dim] - 1).and_then(|reach| reach.checked_add(1));
             let room = image[dim].checked_add(2 * i64::from(padding));
-            let fits = reach.zip(room).is_some_and(|(reach, room)| reach <= room && room < 1 << 31);
-            if !fits || stride < 1 || padding < 0 || dilation < 1 || window[dim] < 1 {
+            let fits = reach.zip(room).filter(|(reach, room)| reach <= room && *room < 1 << 31);
+            let over = fits.map_or(-1, |(reach, room)| room - reach);
+            if over < 0 || stride < 1 || padding < 0 || dilation < 1 || window[dim] < 1 {
                 return Err(format!("a window of {window:?} moved by {self:?} over {image:?}"));
             }
+            places[place] = over / i64::from(stride) + 1;
         }
-        Ok(())
+        Ok(places)
     }
 }
 

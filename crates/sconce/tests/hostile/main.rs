@@ -131,3 +131,60 @@ fn bundles() {
     let stages = attack(&golden(&[""], "bpte"), count, |bytes, _| exercise::bundle(bytes));
     assert!(stages.iter().all(|&stage| stage > 0), "the changes must reach every stage: {stages:?}");
 }
+
+/// A payload in which tensors have operations, operands and sizes of others.
+#[cfg(all(feature = "ggml", feature = "compiler"))]
+fn confuse(payload: &[u8], random: &mut Random) -> Vec<u8> {
+    use sconce::format::ggml::Graph;
+    let mut graph = Graph::read(payload).expect("a payload");
+    for _ in 0..1 + random.below(2) {
+        let (at, other) = (random.below(graph.tensors.len()), random.below(graph.tensors.len()));
+        let donor = graph.tensors[other].clone();
+        let tensor = &mut graph.tensors[at];
+        match random.below(5) {
+            0 => tensor.op = donor.op,
+            1 => tensor.sizes = donor.sizes,
+            2 => tensor.element = donor.element,
+            3 => tensor.sources.iter_mut().for_each(|source| *source = random.below(at) as u32),
+            _ => {
+                let dim = random.below(tensor.sizes.len());
+                if let Some(size) = tensor.sizes.get_mut(dim) {
+                    *size = [0, 1, 2, 3, 5, 8, 64, 1 << 20, i64::MAX][random.below(9)].into();
+                }
+            }
+        }
+    }
+    graph.write()
+}
+
+/// Programs compiled for ggml, with changes inside of the payload.
+#[cfg(all(feature = "ggml", feature = "compiler"))]
+#[test]
+fn ggml_payloads() {
+    use sconce::compile::{Archive, compile, options};
+    use sconce::format::pte::model::Program;
+    let count = mutations() / 5;
+    let compiled = golden(&["ggml"], "pt2").into_iter().map(|path| {
+        let file = std::fs::read(&path).expect("a golden file");
+        let program = compile(&Archive::read(&file).expect("an archive"), &options(["ggml"]).expect("a backend"));
+        program.expect("a program").program
+    });
+    let programs: Vec<Vec<u8>> = compiled.collect();
+    let mut stages = [0u64; 3];
+    for number in 0..count {
+        let mut program = Program::read(&programs[(number % programs.len() as u64) as usize]).expect("a program");
+        let mut random = Random(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        for delegate in program.plans.iter_mut().flat_map(|plan| &mut plan.delegates) {
+            match number % 2 {
+                0 => mutate(delegate.payload.to_mut(), &mut random),
+                _ => *delegate.payload.to_mut() = confuse(&delegate.payload, &mut random),
+            }
+        }
+        let bytes = program.write();
+        let outcome = catch_unwind(AssertUnwindSafe(|| exercise::program(&bytes, None)));
+        stages[usize::from(outcome.unwrap_or_else(|_| panic!("variant {number} panicked")))] += 1;
+    }
+    // A payload is read when a session is made, after the program was loaded.
+    println!("{count} variants of payloads: {} refused, {} ran", stages[1], stages[2]);
+    assert!(stages[1] > count / 1000 && stages[2] > count / 1000, "the changes must reach every stage: {stages:?}");
+}
