@@ -150,10 +150,10 @@ pub fn tanh_all(x: &[f32], out: &mut [f32]) {
     let (groups, rest) = x.as_chunks::<TOGETHER>();
     let (out_groups, out_rest) = out.as_chunks_mut::<TOGETHER>();
     for (out, x) in out_groups.iter_mut().zip(groups) {
-        let halves = x.map(
-            #[inline(always)]
-            |x| half_expm1_of_double(x),
-        );
+        let mut halves = [0.0; TOGETHER];
+        for (h, &x) in halves.iter_mut().zip(x) {
+            *h = half_expm1_of_double(x);
+        }
         for ((out, h), &x) in out.iter_mut().zip(halves).zip(x) {
             *out = tanh_from(h, x);
         }
