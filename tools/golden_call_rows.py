@@ -167,6 +167,7 @@ row("aten::masked_fill.Scalar_out", some(4, dtype=I64), some(4, dtype=BOOL), 7, 
 row("aten::logit.out", some(2, 3) / 6 + 0.5, None)
 row("aten::logit.out", some(5), 0.1, tag="eps")
 row("aten::logit.out", some(3, dtype=U8) > 5, 0.25, tag="bool")
+row("aten::logit.out", torch.tensor([0.0, 0.3, 0.59, 0.6, 0.7, 1.0, float("nan")]), 0.6, tag="crossed")
 row("aten::glu.out", some(2, 6), -1)
 row("aten::glu.out", some(4, 3, dtype=BF16), 0, tag="bfloat16")
 

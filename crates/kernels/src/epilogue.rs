@@ -69,7 +69,7 @@ functions! {
     /// The cosine.
     Cos => |x| math::cos(x), math::cos_all;
     /// The hyperbolic tangent.
-    Tanh => |x| math::tanh(x);
+    Tanh => |x| math::tanh(x), math::tanh_all;
     /// `1 / (1 + e^-x)`
     Sigmoid => |x| math::sigmoid(x), math::sigmoid_all;
     /// `x * sigmoid(x)`

@@ -21,6 +21,7 @@ mod tests;
 pub use circular::{acos, asin, atan, atan2, cos, cos_all, sin, sin_all, tan, tan_all};
 pub use exponential::{
     cosh, decay, erf, exp, exp_all, exp2, expm1, gelu, gelu_tanh, sigmoid, sigmoid_all, silu, silu_all, sinh, tanh,
+    tanh_all,
 };
 pub use logarithm::{acosh, asinh, atanh, log, log_all, log1p, log2, log10, pow};
 

@@ -240,13 +240,16 @@ pub fn conv2d(
     }
 }
 
-/// How the output is cut into tasks: pixels first, because a task reads all weights of its channels; several per thread,
-/// so that one that is held up does less. With few pixels the channels are cut, between panels.
+/// How the output is cut into tasks: pixels first, since a task reads all weights of its channels; several per thread, so
+/// that one that is held up does less. With few pixels the channels are cut, between panels, so that threads share what
+/// weights there are to fetch; if channels are few, too, the pixels after all, into fewer parts.
 fn cuts((mr, nr): (usize, usize), (m, n): (usize, usize), width: usize) -> (Cut, Cut) {
     let (tiles, panels) = (m.div_ceil(mr), n.div_ceil(nr));
     let parts = match width {
         1 => (1, 1),
-        _ if tiles >= 2 * width => ((4 * width).min(tiles), 1),
+        _ if tiles >= 4 * width => (4 * width, 1),
+        _ if panels >= 4 * width => (1, 2 * width),
+        _ if tiles >= 2 * width => (2 * width, 1),
         _ => (1, (4 * width).min(panels)),
     };
     (Cut { parts: parts.0, unit: mr }, Cut { parts: parts.1, unit: nr })

@@ -23,8 +23,9 @@ pub(crate) fn floats<'c>(call: &mut Call<'c>, argument: usize, len: usize) -> Re
     view_mut(call.scratch(len.saturating_mul(size_of::<f32>()))?).ok_or(misaligned(argument))
 }
 
-/// Copies elements from one dimension order to another of the same sizes.
-pub(crate) fn reorder(parallel: &dyn Parallel, size: usize, from: (&Shape, &[u8]), to: (&Shape, &mut [u8])) {
+/// Copies elements of `size` bytes from one dimension order to another of the same sizes. Both slices have room for all
+/// elements.
+pub fn reorder(parallel: &dyn Parallel, size: usize, from: (&Shape, &[u8]), to: (&Shape, &mut [u8])) {
     let (from_strides, to_strides, rank) = (from.0.strides(), to.0.strides(), from.0.rank());
     let plan = Copy { shape: from.0.sizes(), from_strides: &from_strides[..rank], to_strides: &to_strides[..rank] };
     copy(Isa::detect(), parallel, size, &plan, from.1, to.1);

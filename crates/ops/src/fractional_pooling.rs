@@ -49,8 +49,10 @@ impl Grid {
         }
         let whole = |count: usize| R::from_f64(count as f64);
         let step = whole(last) / whole(self.output[axis] - 1);
-        let place = |at: R| (at * step).to_f64() as usize;
-        place(whole(i) + sample).saturating_sub(place(sample)).min(last)
+        // Samples may be negative, and places are cut towards zero.
+        let place = |at: R| (at * step).to_f64() as i64;
+        let start = place(whole(i) + sample).saturating_sub(place(sample));
+        usize::try_from(start).unwrap_or(0).min(last)
     }
 
     /// The largest element of a window of a plane, and where it is.

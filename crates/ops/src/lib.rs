@@ -48,6 +48,7 @@ mod softmax;
 mod strided;
 mod typed;
 
+pub use dense::reorder;
 pub use fill::seed_random;
 use sconce_core::{Args, Op};
 

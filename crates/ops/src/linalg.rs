@@ -387,11 +387,7 @@ fn eigenvalues(call: &mut Call<'_>) -> Result<(), Fault> {
     };
     let (work, rows) = (room(call, n * n)?, room(call, n * n)?);
     for item in 0..a.count() {
-        let matrix = a.get(item);
-        for (place, x) in work.iter_mut().enumerate() {
-            let (i, j) = (place / n, place % n);
-            *x = if (i >= j) == lower { matrix[place] } else { matrix[j * n + i] };
-        }
+        mirror(a.get(item), n, lower, work);
         factor::eigen(work, n, values.get(item), rows);
         if wanted {
             transpose(rows, [n, n], vectors.get(item));
@@ -399,6 +395,14 @@ fn eigenvalues(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     values.store(call)?;
     vectors.store(call)
+}
+
+/// The symmetric matrix of which one triangle of `matrix` is given; nobody looks at the other one.
+fn mirror(matrix: &[f64], n: usize, lower: bool, into: &mut [f64]) {
+    for (place, x) in into.iter_mut().enumerate() {
+        let (i, j) = (place / n, place % n);
+        *x = if (i >= j) == lower { matrix[place] } else { matrix[j * n + i] };
+    }
 }
 
 /// The longer side of a matrix and the shorter, and room for the vectors of both.
@@ -473,9 +477,11 @@ fn tolerance<'c>(call: &mut Call<'c>, argument: usize) -> Result<Option<(&'c [f6
     Ok(Some((converted_row_major::<f64>(call, argument, tensor)?, sizes)))
 }
 
-/// The inverse of what singular values above a tolerance leave of a matrix.
+/// The inverse of what singular values above a tolerance leave of a matrix. Of one that is said to be symmetric the lower
+/// triangle counts.
 fn pseudo_inverse(call: &mut Call<'_>) -> Result<(), Fault> {
-    let a = Matrices::new(call, 0)?;
+    let symmetric = call.bool(3)?;
+    let a = if symmetric { Matrices::square(call, 0)? } else { Matrices::new(call, 0)? };
     let double = call.tensor_type(0)?.0 == ScalarType::Double;
     let epsilon = if double { f64::EPSILON } else { f64::from(f32::EPSILON) };
     let (absolute, relative) = (tolerance(call, 1)?, tolerance(call, 2)?);
@@ -483,13 +489,20 @@ fn pseudo_inverse(call: &mut Call<'_>) -> Result<(), Fault> {
     let mut parts = Decomposition::new(call, &a, false)?;
     let (short, long) = (parts.short, parts.long);
     let values = room(call, short)?;
+    let whole = room(call, if symmetric { a.rows * a.rows } else { 0 })?;
     for item in 0..a.count() {
         let own = |given: &Option<(&[f64], Sizes)>| {
             given.as_ref().and_then(|(values, sizes)| values.get(own_item(item, &a.batch, sizes)).copied())
         };
         let absolute = own(&absolute).unwrap_or(0.0);
         let usual = if absolute > 0.0 { 0.0 } else { epsilon * long as f64 };
-        parts.run(a.get(item), values);
+        let matrix = if symmetric {
+            mirror(a.get(item), a.rows, true, whole);
+            &*whole
+        } else {
+            a.get(item)
+        };
+        parts.run(matrix, values);
         let limit = f64::max(absolute, own(&relative).unwrap_or(usual) * values.first().copied().unwrap_or(0.0));
         let [(left, rows), (right, columns)] = parts.vectors();
         for (place, out) in out.get(item).iter_mut().enumerate() {

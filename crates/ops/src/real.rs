@@ -31,7 +31,6 @@ pub(crate) trait Real:
     fn atan2(self, other: Self) -> Self;
     fn sinh(self) -> Self;
     fn cosh(self) -> Self;
-    fn tanh(self) -> Self;
     fn asinh(self) -> Self;
     fn acosh(self) -> Self;
     fn atanh(self) -> Self;
@@ -57,7 +56,7 @@ real! { f64,
     expm1() = libm::expm1; log() = libm::log; log1p() = libm::log1p; log2() = libm::log2;
     log10() = libm::log10; asin() = libm::asin;
     acos() = libm::acos; atan() = libm::atan; atan2(other) = libm::atan2; sinh() = libm::sinh; cosh() = libm::cosh;
-    tanh() = libm::tanh; asinh() = libm::asinh; acosh() = acosh; atanh() = libm::atanh; erf() = libm::erf;
+    asinh() = libm::asinh; acosh() = acosh; atanh() = libm::atanh; erf() = libm::erf;
     sigmoid() = sigmoid; pow(exponent) = libm::pow;
 }
 
@@ -76,6 +75,6 @@ real! { f32,
     expm1() = math::expm1; log() = math::log; log1p() = math::log1p; log2() = math::log2;
     log10() = math::log10; asin() = math::asin;
     acos() = math::acos; atan() = math::atan; atan2(other) = math::atan2; sinh() = math::sinh;
-    cosh() = math::cosh; tanh() = math::tanh; asinh() = math::asinh; acosh() = math::acosh;
+    cosh() = math::cosh; asinh() = math::asinh; acosh() = math::acosh;
     atanh() = math::atanh; erf() = math::erf; sigmoid() = math::sigmoid; pow(exponent) = math::pow;
 }

@@ -11,6 +11,9 @@
 //! finds the gate closed and goes back to sleep, so a short run never waits for a sleeper. The job itself is written
 //! only while the gate is closed and empty, and read only by those inside: that is the whole safety argument.
 //!
+//! Every thread has a share of the indices, neighbours of each other and the same part in every job, and takes from those of
+//! others when its own are done. So what a thread wrote in one job it is likely to read in the next, from its own cache.
+//!
 //! A `run` on a pool that is already running something (from inside a task, or from a second thread) does its work
 //! serially on the caller's thread, so there is nothing to deadlock on.
 #![allow(unsafe_code, reason = "the lifetime of the job's body is erased while workers borrow it")]
@@ -39,11 +42,17 @@ struct Job {
     caller: Thread,
 }
 
+/// The next index of a share, on cache lines of its own.
+#[repr(align(128))]
+#[derive(Default)]
+struct Next(AtomicUsize);
+
 struct Shared {
     gate: AtomicUsize,
     /// Counts jobs, so that a worker does not join the same job twice.
     epoch: AtomicUsize,
-    next: AtomicUsize,
+    /// By thread, the caller's first.
+    shares: Box<[Next]>,
     job: UnsafeCell<Option<Job>>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     quit: AtomicBool,
@@ -71,14 +80,14 @@ impl Pool {
         let shared = Arc::new(Shared {
             gate: AtomicUsize::new(0),
             epoch: AtomicUsize::new(0),
-            next: AtomicUsize::new(0),
+            shares: (0..threads.max(1)).map(|_| Next::default()).collect(),
             job: UnsafeCell::new(None),
             panic: Mutex::new(None),
             quit: AtomicBool::new(false),
         });
         let spawn = |index: usize| {
             let shared = Arc::clone(&shared);
-            thread::Builder::new().name(format!("sconce-{index}")).spawn(move || shared.work()).ok()
+            thread::Builder::new().name(format!("sconce-{index}")).spawn(move || shared.work(index)).ok()
         };
         let workers = (1..threads).map_while(spawn).collect();
         Self { shared, workers, busy: AtomicBool::new(false) }
@@ -86,8 +95,14 @@ impl Pool {
 }
 
 impl Shared {
+    /// Where a share of so many tasks begins; it ends where the next one begins.
+    fn start(&self, share: usize, tasks: usize) -> usize {
+        let shares = self.shares.len();
+        tasks / shares * share + tasks % shares * share / shares
+    }
+
     /// A worker's life.
-    fn work(&self) {
+    fn work(&self, own: usize) {
         let mut seen = 0;
         while !self.quit.load(Ordering::Acquire) {
             let mut spins = 0;
@@ -102,7 +117,7 @@ impl Shared {
             if let Some(caller) = self.join() {
                 // Inside the gate the epoch stands still; it may be newer than the one that woke this thread.
                 seen = self.epoch.load(Ordering::Acquire);
-                self.take_indices();
+                self.take_indices(own);
                 if self.gate.fetch_sub(WORKER, Ordering::AcqRel) == WORKER {
                     caller.unpark();
                 }
@@ -118,19 +133,23 @@ impl Shared {
         unsafe { &*self.job.get() }.as_ref().map(|job| job.caller.clone())
     }
 
-    /// Runs tasks until no index is left. Called inside the gate, or by the thread that owns the job.
-    fn take_indices(&self) {
+    /// Runs tasks until no index is left, of the own share first. Called inside the gate, or by the thread that owns the
+    /// job.
+    fn take_indices(&self, own: usize) {
         // SAFETY: inside the gate, or owning the job, so nobody writes it.
         let Some(job) = (unsafe { &*self.job.get() }) else { return };
         // SAFETY: `run` does not return, and so the borrow of the body does not end, before the gate is empty.
         let body = unsafe { &*job.body };
-        loop {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
-            if index >= job.tasks {
-                return;
-            }
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(index))) {
-                self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
+        for share in (own..self.shares.len()).chain(0..own) {
+            let end = self.start(share + 1, job.tasks);
+            loop {
+                let index = self.shares[share].0.fetch_add(1, Ordering::Relaxed);
+                if index >= end {
+                    break;
+                }
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(index))) {
+                    self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
+                }
             }
         }
     }
@@ -151,12 +170,14 @@ impl Parallel for Pool {
         let body = unsafe { std::mem::transmute::<&Body<'_>, &'static Body<'static>>(body) };
         // SAFETY: `busy` is held and the gate is closed and empty, so nobody else touches the job.
         unsafe { *shared.job.get() = Some(Job { body, tasks, caller: thread::current() }) };
-        shared.next.store(0, Ordering::Relaxed);
+        for (share, next) in shared.shares.iter().enumerate() {
+            next.0.store(shared.start(share, tasks), Ordering::Relaxed);
+        }
         shared.gate.store(OPEN, Ordering::Release);
         shared.epoch.fetch_add(1, Ordering::Release);
         self.workers.iter().take(tasks - 1).for_each(|worker| worker.thread().unpark());
 
-        shared.take_indices();
+        shared.take_indices(0);
 
         shared.gate.fetch_and(!OPEN, Ordering::AcqRel);
         let mut spins = 0;
@@ -309,6 +330,22 @@ mod tests {
         pool.run(2, &|_| {
             inside.wait();
         });
+    }
+
+    #[test]
+    fn a_thread_starts_with_its_own_share() {
+        let (pool, inside) = (Pool::new(2), std::sync::Barrier::new(2));
+        let order = Mutex::new(Vec::new());
+        pool.run(6, &|index| {
+            order.lock().unwrap().push((thread::current().id(), index));
+            // Nobody goes on before both have begun.
+            if index % 3 == 0 {
+                inside.wait();
+            }
+        });
+        let order = order.into_inner().unwrap();
+        let first = |caller: bool| order.iter().find(|(id, _)| (*id == thread::current().id()) == caller);
+        assert_eq!((first(true).unwrap().1, first(false).unwrap().1), (0, 3));
     }
 
     #[test]

@@ -68,18 +68,16 @@ fn flush(
     close(part, isa, width, joined);
 }
 
-/// One step for a part of a chain.
+/// One step for a part of a chain, if that pays; else its steps, as they are.
 fn close(mut part: Vec<(usize, Selected)>, isa: Isa, width: usize, joined: &mut Vec<(usize, Selected)>) {
-    if part.len() < 2 || !Strips::pays(part.iter().map(|(_, selected)| &*selected.step), width) {
-        return joined.append(&mut part);
+    let windows = Strips::windows(part.iter().map(|(_, selected)| &*selected.step), width);
+    let Some(windows) = windows else { return joined.append(&mut part) };
+    let Some((place, mut last)) = part.pop() else { return };
+    if let Some((_, first)) = part.first() {
+        last.reads[0] = first.reads[0];
     }
-    let places: Vec<usize> = part.iter().map(|(place, _)| *place).collect();
-    let image = part[0].1.reads[0];
-    let further = part[part.len() - 1].1.reads[1..].to_vec();
-    let stages = part.into_iter().map(|(_, selected)| selected.step).collect();
-    let (last, before) = places.split_last().expect("two steps or more");
-    let step = Strips::new(stages, isa, width).expect("steps with windows");
-    let scratch = step.scratch();
-    let reads = [image].into_iter().chain(further).collect();
-    joined.push((*last, Selected { step: Box::new(step), reads, scratch, before: before.to_vec() }));
+    last.before = part.iter().map(|(place, _)| *place).collect();
+    let stages = part.into_iter().map(|(_, selected)| selected.step).chain([last.step]).collect();
+    let step = Strips::new(stages, windows, isa, width);
+    joined.push((place, Selected { scratch: step.scratch(), step: Box::new(step), ..last }));
 }

@@ -10,6 +10,8 @@ use sconce_kernels::{Isa, softmax, split};
 
 /// Elements that are computed, and what follows them, while they are in the nearest cache.
 const PIECE: usize = 4 * 1024;
+/// Elements that are computed together where nothing follows: every piece begins anew to fetch ahead.
+const LONG_PIECE: usize = 16 * 1024;
 
 /// `with_function!(kind, f => use of f)`, compiled for each function of two numbers.
 macro_rules! with_function {
@@ -47,9 +49,10 @@ impl Step for Map {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         let then = Following::new(&self.after, &buffers);
         let input: &[f32] = elements(buffers.read(0));
-        split::chunks(context.par, elements_mut(buffers.output), PIECE, |piece, output| {
-            self.function.apply_to(context.isa, &input[piece * PIECE..], output);
-            finish(context.isa, &then, piece * PIECE, output);
+        let len = if then.is_empty() { LONG_PIECE } else { PIECE };
+        split::chunks(context.par, elements_mut(buffers.output), len, |piece, output| {
+            self.function.apply_to(context.isa, &input[piece * len..], output);
+            finish(context.isa, &then, piece * len, output);
         });
     }
 

@@ -91,33 +91,31 @@ pub(crate) struct Strips {
 }
 
 impl Strips {
-    /// Joins steps, if each can work on rows.
-    pub(crate) fn new(stages: Vec<Box<dyn Step>>, isa: Isa, width: usize) -> Option<Self> {
-        let windows: Vec<Window> = stages.iter().map(|stage| stage.rows()?.window()).collect::<Option<_>>()?;
-        let height = windows.last()?.rows[1];
+    /// Joins steps, whose windows [`Strips::windows`] gave.
+    pub(crate) fn new(stages: Vec<Box<dyn Step>>, windows: Vec<Window>, isa: Isa, width: usize) -> Self {
+        let height = height(&windows);
         let tasks = tasks(width, height);
-        let scratch = stages.iter().map(|stage| stage.rows().map_or(0, |rows| rows.row_scratch(isa))).max()?;
+        let scratch = stages.iter().filter_map(|stage| Some(stage.rows()?.row_scratch(isa))).max().unwrap_or(0);
         let part = height.div_ceil(tasks);
         let held = |rows: usize| held(&windows, rows);
         let rows = (1..=part).rev().find(|&rows| held(rows).iter().sum::<usize>() <= TOGETHER).unwrap_or(1);
         let mut held = held(rows);
         held.push(scratch.next_multiple_of(ALIGN));
-        Some(Self { stages, windows, rows, held, tasks })
+        Self { stages, windows, rows, held, tasks }
     }
 
-    /// Whether steps are better computed together: if the image has rows enough for all threads, and the rows that two
-    /// neighbours both compute, where their parts meet, are few.
-    pub(crate) fn pays<'a>(stages: impl Iterator<Item = &'a dyn Step>, width: usize) -> bool {
-        let Some(windows) = stages.map(|stage| stage.rows()?.window()).collect::<Option<Vec<Window>>>() else {
-            return false;
-        };
-        let height = windows.last().map_or(0, |window| window.rows[1]);
+    /// The windows of steps that are better computed together: if the image has rows enough for all threads, and the rows
+    /// that two neighbours both compute, where their parts meet, are few.
+    pub(crate) fn windows<'a>(stages: impl Iterator<Item = &'a dyn Step>, width: usize) -> Option<Vec<Window>> {
+        let windows = stages.map(|stage| stage.rows()?.window()).collect::<Option<Vec<Window>>>()?;
+        let height = height(&windows);
         let part = height.div_ceil(tasks(width, height).max(1));
         let between = windows.iter().skip(1).rev();
         let (seen, own) = between.fold((part, part), |(seen, own), window| {
             (seen.saturating_sub(1) * window.stride + window.reach + 1, own * window.stride)
         });
-        height > 1 && part > 1 && (width == 1 || 4 * seen <= 5 * own)
+        let pays = windows.len() > 1 && height > 1 && part > 1 && (width == 1 || 4 * seen <= 5 * own);
+        pays.then_some(windows)
     }
 
     /// Bytes of scratch of all tasks.
@@ -152,6 +150,11 @@ impl Strips {
             state.ensure(last, &strip, &then.part(elements), &mut output[place]);
         }
     }
+}
+
+/// Rows of the last output.
+fn height(windows: &[Window]) -> usize {
+    windows.last().map_or(0, |window| window.rows[1])
 }
 
 /// How many parts the rows of an image are given out in.
@@ -262,5 +265,78 @@ impl Step for Strips {
 
     fn work(&self) -> Work {
         self.stages.iter().map(|stage| stage.work()).fold(Work::default(), Work::plus)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A step that only has a window.
+    struct Layer(Option<Window>);
+
+    impl Step for Layer {
+        fn run(&self, _: &Context<'_>, _: Buffers<'_>) {}
+
+        fn describe(&self) -> String {
+            "a layer".to_owned()
+        }
+
+        fn rows(&self) -> Option<&dyn Rows> {
+            Some(self)
+        }
+    }
+
+    impl Rows for Layer {
+        fn window(&self) -> Option<Window> {
+            self.0
+        }
+
+        fn prepare(&self, _: &Context<'_>) {}
+
+        fn run_rows(&self, _: &Context<'_>, _: Part<'_>, _: &[Then<'_>], _: &mut [u8]) {}
+    }
+
+    /// A filter of `reach + 1` rows that makes an image of `height` rows.
+    fn layer(height: usize, reach: usize, stride: usize) -> Layer {
+        let (rows, bytes) = ([height * stride, height], [1024; 2]);
+        Layer(Some(Window { rows, bytes, stride, reach, above: reach / 2 }))
+    }
+
+    fn pays(layers: &[Layer], width: usize) -> bool {
+        Strips::windows(layers.iter().map(|layer| layer as &dyn Step), width).is_some()
+    }
+
+    #[test]
+    fn one_thread_computes_no_row_twice() {
+        assert!(pays(&[layer(2, 0, 1), layer(2, 2, 1)], 1));
+        assert!(!pays(&[layer(2, 2, 1)], 1), "a single step");
+        assert!(!pays(&[layer(1, 0, 1), layer(1, 0, 1)], 1), "an image of one row");
+        assert!(!pays(&[layer(8, 0, 1), Layer(None)], 1), "a step that cannot work on rows");
+    }
+
+    /// Two threads take four parts. The first layer's input is there; the last one's filter makes neighbours compute rows
+    /// of the first layer twice, which may be a quarter of them.
+    #[test]
+    fn few_rows_may_be_computed_twice() {
+        let chain = |height: usize, reach: usize| [layer(height, 20, 1), layer(height, reach, 1)];
+        for (height, reach, expected) in [
+            // Parts of 8 and 7 rows, which need 2 more.
+            (32, 2, true),
+            (28, 2, false),
+            // Parts of 16 and 15 rows, which need 4 more.
+            (64, 4, true),
+            (60, 4, false),
+            // Parts of one row are not strips, whatever they need.
+            (5, 0, true),
+            (4, 0, false),
+        ] {
+            assert_eq!(pays(&chain(height, reach), 2), expected, "{height} rows, filter of {}", reach + 1);
+        }
+        // Parts of 2 rows look at 5 rows where 4 are their own.
+        assert!(pays(&[layer(16, 0, 1), layer(8, 2, 2)], 2));
+        // What two layers in a row need adds up: 8 rows, then 10, then 12 where 10 would be the most.
+        assert!(!pays(&[layer(32, 0, 1), layer(32, 2, 1), layer(32, 2, 1)], 2));
+        assert!(pays(&[layer(64, 0, 1), layer(64, 2, 1), layer(64, 2, 1)], 2));
     }
 }

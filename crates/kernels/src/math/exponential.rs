@@ -114,21 +114,53 @@ pub fn expm1(x: f32) -> f32 {
     if x == 0.0 { x } else { result }
 }
 
-/// The hyperbolic tangent: `h / (h + 1)` where `h = (e^2x - 1) / 2`.
+/// [`ROUND`] that leaves the bits of an exponent, not of a number.
+const ROUND_TO_EXPONENT: f32 = ROUND + 127.0;
+
+/// `(e^2x - 1) / 2` of the size of a number, which is taken as 9.5 from there on.
+#[inline(always)]
+fn half_expm1_of_double(x: f32) -> f32 {
+    let size = at_most(x.abs(), 9.5);
+    // The reduction of `2x`, with half of its `r`. What `n` times `ln 2` lacks is lost in the larger results.
+    let shifted = size.fused(2.0 * core::f32::consts::LOG2_E, ROUND_TO_EXPONENT);
+    let r = (shifted - ROUND_TO_EXPONENT).fused(-0.5 * core::f32::consts::LN_2, size);
+    let power = f32::from_bits(shifted.to_bits() << 23);
+    let tail = polynomial!(r; 1.0, 0.666_661_74, 0.333_339_78, 0.133_863_97, 0.044_388_007);
+    let near_zero = (r * r).fused(tail, r);
+    power.fused(near_zero, power.fused(0.5, -0.5))
+}
+
+/// The hyperbolic tangent of `x`: `h / (h + 1)` where `h = (e^2x - 1) / 2`. From 9.1 on it is 1.
+#[inline(always)]
+fn tanh_from(h: f32, x: f32) -> f32 {
+    with_sign(h / (h + 1.0), x)
+}
+
+/// The hyperbolic tangent.
 #[inline(always)]
 pub fn tanh(x: f32) -> f32 {
-    // From 9.1 on the result is 1.
-    let size = at_most(x.abs(), 9.5);
-    // The reduction of `2x`, with half of its `r`.
-    let shifted = size.fused(2.0 * core::f32::consts::LOG2_E, ROUND);
-    let n = shifted - ROUND;
-    let r = n.fused(-0.5 * LN_2_LOW, n.fused(-0.5 * LN_2_HIGH, size));
-    // `(e^2r - 1) / 2`
-    let tail = polynomial!(r; 0.999_999_94, 0.666_661_8, 0.333_339_48, 0.133_860_25, 0.044_386_16);
-    let near_zero = (r * r).fused(tail, r);
-    let power = power_of_two(shifted.to_bits(), 0);
-    let h = power.fused(near_zero, power.fused(0.5, -0.5));
-    with_sign(h / (h + 1.0), x)
+    tanh_from(half_expm1_of_double(x), x)
+}
+
+/// [`tanh`] of all of `x`. It is one long chain of operations that ends with a division, so a few vectors are taken side by
+/// side.
+#[inline(always)]
+pub fn tanh_all(x: &[f32], out: &mut [f32]) {
+    const TOGETHER: usize = 32;
+    let (groups, rest) = x.as_chunks::<TOGETHER>();
+    let (out_groups, out_rest) = out.as_chunks_mut::<TOGETHER>();
+    for (out, x) in out_groups.iter_mut().zip(groups) {
+        let mut halves = [0.0; TOGETHER];
+        for (h, &x) in halves.iter_mut().zip(x) {
+            *h = half_expm1_of_double(x);
+        }
+        for ((out, h), &x) in out.iter_mut().zip(halves).zip(x) {
+            *out = tanh_from(h, x);
+        }
+    }
+    for (out, &x) in out_rest.iter_mut().zip(rest) {
+        *out = tanh(x);
+    }
 }
 
 /// The hyperbolic sine.

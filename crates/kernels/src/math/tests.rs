@@ -69,12 +69,21 @@ fn within_two_units_of_the_exact_value() {
     check("sqrt", sqrt, libm::sqrt, 0.0);
 }
 
+/// Where most roundings add up: the polynomial, the sum and the quotient all count.
+#[test]
+fn hyperbolic_tangents_of_small_arguments() {
+    for x in (1e-4f32.to_bits()..0.36f32.to_bits()).step_by(199).map(f32::from_bits) {
+        let error = error(tanh(x), libm::tanh(x.into()));
+        assert!(error <= 2.0, "tanh({x:e}): {error} ulp");
+    }
+}
+
 /// Arguments as they usually are, then with some among them that are not.
 #[test]
 fn slices_are_as_exact_as_single_values() {
     type Row = (&'static str, fn(&[f32], &mut [f32]), fn(f64) -> f64, f64);
     let sigmoid_exact = |x: f64| 1.0 / (1.0 + libm::exp(-x));
-    let rows: [Row; 7] = [
+    let rows: [Row; 8] = [
         ("exp", exp_all, libm::exp, 1.0),
         ("sigmoid", sigmoid_all, sigmoid_exact, 2.0),
         ("silu", silu_all, <f64 as Math>::silu, 2.0),
@@ -82,6 +91,7 @@ fn slices_are_as_exact_as_single_values() {
         ("sin", sin_all, libm::sin, 2.0),
         ("cos", cos_all, libm::cos, 2.0),
         ("tan", tan_all, libm::tan, 2.0),
+        ("tanh", tanh_all, libm::tanh, 2.0),
     ];
     let positive: Vec<f32> = (1 << 23..87f32.to_bits()).step_by(9973).map(f32::from_bits).collect();
     let both = positive.iter().flat_map(|x| [*x, -*x]).collect();

@@ -124,3 +124,18 @@ fn packed_floats_lie_in_panels() {
         }
     }
 }
+
+/// Tiles of 12 pixels by 64 channels, on two threads.
+#[test]
+fn few_pixels_and_many_channels_part_the_weights() {
+    let parts = |m: usize, n: usize| {
+        let (pixels, channels) = cuts((12, 64), (m, n), 2);
+        (pixels.parts, channels.parts)
+    };
+    assert_eq!(parts(14 * 14, 576), (8, 1));
+    assert_eq!(parts(7 * 7, 960), (1, 4));
+    assert_eq!(parts(7 * 7, 160), (4, 1));
+    assert_eq!(parts(1, 1000), (1, 4));
+    assert_eq!(parts(1, 100), (1, 2));
+    assert_eq!(cuts((12, 64), (49, 960), 1), (Cut { parts: 1, unit: 12 }, Cut { parts: 1, unit: 64 }));
+}

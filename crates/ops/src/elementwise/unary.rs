@@ -155,7 +155,7 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::atan.out" [3] writes [1] => real!(1, |x: R| Real::atan(x));
     "aten::sinh.out" [3] writes [1] => real!(1, |x: R| Real::sinh(x));
     "aten::cosh.out" [3] writes [1] => real!(1, |x: R| Real::cosh(x));
-    "aten::tanh.out" [3] writes [1] => real!(1, |x: R| Real::tanh(x));
+    "aten::tanh.out" [3] writes [1] => real_slices!(math::tanh_all, libm::tanh);
     "aten::asinh.out" [3] writes [1] => real!(1, |x: R| Real::asinh(x));
     "aten::acosh.out" [3] writes [1] => real!(1, |x: R| Real::acosh(x));
     "aten::atanh.out" [3] writes [1] => real!(1, |x: R| Real::atanh(x));
@@ -237,11 +237,13 @@ fn elu(call: &mut Call<'_>) -> Result<(), Fault> {
 }
 
 fn logit(call: &mut Call<'_>) -> Result<(), Fault> {
-    let eps = call.optional(1, |args, i| args.double(i))?;
+    let eps = call.optional(1, |args, i| args.double(i))?.filter(|&eps| eps >= 0.0);
     real!(@run call, 2, |x: R| {
+        // From 0.5 on the limits cross; the lower one comes first.
         let x = match eps {
-            Some(eps) => x.max(eps as R).min(1.0 - eps as R),
-            None => x,
+            Some(eps) if x < eps as R => eps as R,
+            Some(eps) if x > 1.0 - eps as R => 1.0 - eps as R,
+            _ => x,
         };
         Real::log(x / (1.0 - x))
     })

@@ -94,8 +94,8 @@ fn histogram_with_edges(call: &mut Call<'_>, bins: usize, weight: usize, outs: [
 /// The number of elements in each of equal parts of a range; of the elements' own range where none is given.
 fn histogram(call: &mut Call<'_>) -> Result<(), Fault> {
     let x = call.tensor(0)?;
-    let bins = bins(call)?;
-    let (mut low, mut high) = (call.scalar(2)?.to_f64(), call.scalar(3)?.to_f64());
+    let (bins, dtype) = (bins(call)?, x.dtype);
+    let [mut low, mut high] = [call.scalar(2)?, call.scalar(3)?].map(|end| rounded(dtype, end.to_f64()));
     let data = converted::<f64>(call, 0, x)?;
     if low == high && !data.is_empty() {
         low = data.iter().copied().fold(f64::INFINITY, f64::min);
@@ -111,10 +111,22 @@ fn histogram(call: &mut Call<'_>) -> Result<(), Fault> {
     let counts = view_mut::<f64>(call.scratch(bins.saturating_mul(8))?).ok_or(misaligned(4))?;
     counts.fill(0.0);
     for &x in data.iter().filter(|x| (low..=high).contains(*x)) {
-        let bin = ((x - low) * bins as f64 / (high - low)) as usize;
+        // Every operation is rounded, as it decides to which side of an edge an element goes.
+        let scaled = rounded(dtype, rounded(dtype, x - low) * rounded(dtype, bins as f64));
+        let bin = rounded(dtype, scaled / rounded(dtype, high - low)) as usize;
         counts[bin.min(bins - 1)] += 1.0;
     }
     store(call, 4, counts, out)
+}
+
+/// The number of an element type next to this one.
+fn rounded(dtype: ScalarType, x: f64) -> f64 {
+    match dtype {
+        ScalarType::Float => f64::from(x as f32),
+        ScalarType::Half => half::f16::from_f64(x).to_f64(),
+        ScalarType::BFloat16 => half::bf16::from_f64(x).to_f64(),
+        _ => x,
+    }
 }
 
 /// How often each number from 0 on occurs, or the sum of the weights of its occurrences.

@@ -27,6 +27,19 @@ fn windows_by_samples() {
 }
 
 #[test]
+fn samples_may_be_any_numbers() {
+    let samples = floats(&[1, 2, 2], &[-0.3, 4.8, 0.9, -2.1]);
+    let outs = (out::<f32>(&[1, 2, 4, 4]), out::<i64>(&[1, 2, 4, 4]));
+    let x = remainders(&[1, 2, 5, 6], 7, 31);
+    let y = run("aten::fractional_max_pool2d.output", args![x, [1, 2], [4, 4], samples, outs.0, outs.1]).unwrap();
+    let places = [
+        1, 1, 3, 4, 7, 7, 8, 11, 19, 19, 21, 22, 25, 25, 26, 29, 0, 2, 3, 5, 7, 8, 9, 11, 13, 14, 14, 17, 25, 26, 27,
+        29,
+    ];
+    assert_eq!(y[1], longs(&[1, 2, 4, 4], &places));
+}
+
+#[test]
 fn histograms_with_edges() {
     let x = || floats(&[2, 4], &[0.0, 1.0, 2.0, 3.0, 4.0, 1.5, -1.0, 9.0]);
     let count = |x: Tensor, bins: i64| {

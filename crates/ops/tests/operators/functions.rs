@@ -199,3 +199,15 @@ fn sums_of_whole_type_cut_their_elements_first() {
     let y = run_one("aten::all.out", args![truths, 1, false, out::<sconce_kernels::Bool>(&[2])]);
     assert_eq!(y, bools(&[2], &[true, false]));
 }
+
+/// The limits of `logit` cross from 0.5 on; the lower one comes first. NaN stays.
+#[test]
+fn logits_between_limits_that_cross() {
+    let x = floats(&[6], &[0.0, 0.3, 0.59, 0.61, 1.0, f32::NAN]);
+    let y = run_one("aten::logit.out", args![x, 0.6, out::<f32>(&[6])]);
+    let (low, high) = (1.5f32.ln(), -(1.5f32.ln()));
+    for (y, expected) in y.values::<f32>().iter().zip([low, low, low, high, high]) {
+        assert!((y - expected).abs() < 1e-5, "{y} instead of {expected}");
+    }
+    assert!(y.values::<f32>()[5].is_nan());
+}

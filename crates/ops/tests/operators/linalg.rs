@@ -138,4 +138,7 @@ fn pseudo_inverses() {
     y.assert_close(&[2, 2], &[0.04, 0.08, 0.08, 0.16], 1e-6);
     let y = run_one("aten::linalg_pinv.atol_rtol_float_out", args![singular, 6.0, (), false, f(&[2, 2])]);
     y.assert_close(&[2, 2], &[0.0; 4], 0.0);
+    // The inverse of [[2, 1], [1, 1]]: what is above the diagonal does not count.
+    let y = run_one(name, args![floats(&[2, 2], &[2.0, 9.0, 1.0, 1.0]), (), (), true, f(&[2, 2])]);
+    y.assert_close(&[2, 2], &[1.0, -1.0, -1.0, 2.0], 1e-5);
 }

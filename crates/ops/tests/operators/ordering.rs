@@ -124,6 +124,14 @@ fn counts() {
     let y = run_one("aten::histc.out", args![x.clone(), 5, 0, 0, out::<f32>(&[5])]);
     assert_eq!(y, floats(&[5], &[1.0, 0.0, 2.0, 1.0, 2.0]));
     assert!(run("aten::histc.out", args![x, 0, 0, 0, out::<f32>(&[1])]).is_err());
+    // On an edge the rounding of the element type decides: 0.7 and 0.9 are a little below seven and nine tenths.
+    let tenths = floats(&[5], &[0.1, 0.3, 0.6, 0.7, 0.9]);
+    let y = run_one("aten::histc.out", args![tenths, 10, 0, 1, out::<f32>(&[10])]);
+    assert_eq!(y, floats(&[10], &[0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0]));
+    let small = floats(&[4], &[0.0, 5e-6, 1e-5, 1.2e-5]);
+    let y = run_one("aten::histc.out", args![small, 1000, 0.0, 1e-5, out::<f32>(&[1000])]);
+    let counted: Vec<_> = y.values::<f32>().iter().enumerate().filter(|(_, n)| **n > 0.0).map(|(i, _)| i).collect();
+    assert_eq!(counted, [0, 500, 999]);
     let x = longs(&[4], &[1, 4, 1, 0]);
     let y = run_one("aten::bincount.out", args![x.clone(), (), 0, out::<i64>(&[9])]);
     assert_eq!(y, longs(&[5], &[1, 2, 0, 0, 1]));

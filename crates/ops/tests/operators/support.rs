@@ -14,9 +14,8 @@ use sconce_core::{
     Arena, Bytes, Environment, Execution, KernelId, NoData, Program, Quiet, ScalarType, Serial, Shape, Tables, Value,
 };
 use sconce_format::pte::model;
-use sconce_kernels::copy::{Copy, copy};
+use sconce_kernels::Bool;
 use sconce_kernels::view::{Plain, bytes_of, bytes_of_mut, view};
-use sconce_kernels::{Bool, Isa};
 
 /// A Rust type of elements.
 pub trait Element: Plain {
@@ -102,7 +101,7 @@ impl Tensor {
     fn laid_out(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.data.len()];
         let plain = Shape::contiguous(&self.sizes).expect("few dimensions");
-        reorder(self.dtype.size(), (&plain, &self.data), (&self.shape(), &mut bytes));
+        sconce_ops::reorder(&Serial, self.dtype.size(), (&plain, &self.data), (&self.shape(), &mut bytes));
         bytes
     }
 
@@ -129,12 +128,6 @@ impl std::fmt::Debug for Tensor {
             _ => self.data.fmt(f),
         }
     }
-}
-
-fn reorder(size: usize, from: (&Shape, &[u8]), to: (&Shape, &mut [u8])) {
-    let (from_strides, to_strides, rank) = (from.0.strides(), to.0.strides(), from.0.rank());
-    let plan = Copy { shape: from.0.sizes(), from_strides: &from_strides[..rank], to_strides: &to_strides[..rank] };
-    copy(Isa::detect(), &Serial, size, &plan, from.1, to.1);
 }
 
 /// An argument of a call.
@@ -310,7 +303,7 @@ fn output(value: Value<'_>) -> Tensor {
     let (sizes, order) = (tensor.sizes().to_vec(), tensor.shape.order().to_vec());
     let mut data = vec![0; tensor.data.len()];
     let plain = Shape::contiguous(&sizes).expect("few dimensions");
-    reorder(tensor.dtype.size(), (&tensor.shape, tensor.data), (&plain, &mut data));
+    sconce_ops::reorder(&Serial, tensor.dtype.size(), (&tensor.shape, tensor.data), (&plain, &mut data));
     Tensor { dtype: tensor.dtype, sizes, order, data }
 }
 
