@@ -5,7 +5,7 @@ mod quantization;
 use crate::compare::{self, Tolerances};
 use crate::failure::Failure;
 use crate::{golden, model};
-use sconce::compile::{Archive, Compiled, emit, options, partition::Report};
+use sconce::compile::{Archive, Compiled, Export, emit, options, partition::Report};
 use sconce::{Module, Options};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -68,8 +68,8 @@ impl Compile {
     }
 
     fn compile(&self) -> Result<Compiled, Failure> {
-        let file = model::read(&self.model)?;
-        let archive = archive(&self.model, &file)?;
+        let file = open(&self.model)?;
+        let archive = archive(&self.model, file.bytes())?;
         let mut options =
             options(self.backend.iter().map(String::as_str)).map_err(|error| Failure::usage(error.to_string()))?;
         options.emit = emit::Options { stack_traces: self.stack_traces, external: self.external_weights.is_some() };
@@ -79,8 +79,8 @@ impl Compile {
 
     /// Runs the program and its plain twin on the inputs of the export.
     fn compare(&self, compiled: &Compiled, out: &mut dyn Write) -> Result<ExitCode, Failure> {
-        let file = model::read(&self.model)?;
-        let archive = archive(&self.model, &file)?;
+        let file = open(&self.model)?;
+        let archive = archive(&self.model, file.bytes())?;
         let Some(inputs) = calibration::samples(&archive) else {
             return Err(Failure::new("the export does not tell its inputs, or has several models")
                 .hint("use `sconce check` with golden files"));
@@ -115,6 +115,10 @@ fn failed(path: &Path, error: impl std::fmt::Display) -> Failure {
     Failure::new(format!("{}: {error}", path.display()))
 }
 
+fn open(path: &Path) -> Result<Export, Failure> {
+    Export::open(path).map_err(|error| model::unreadable(path, &error))
+}
+
 fn archive<'f>(path: &Path, file: &'f [u8]) -> Result<Archive<'f>, Failure> {
     Archive::read(file).map_err(|error| failed(path, error))
 }
@@ -132,8 +136,8 @@ fn table(report: &Report, out: &mut dyn Write) -> Result<(), Failure> {
 
 /// The program that an exported one becomes without backends.
 pub(crate) fn compile(path: &Path) -> Result<Vec<u8>, Failure> {
-    let file = model::read(path)?;
+    let file = open(path)?;
     let options = options([]).map_err(|error| failed(path, error))?;
-    let compiled = sconce::compile::compile(&archive(path, &file)?, &options);
+    let compiled = sconce::compile::compile(&archive(path, file.bytes())?, &options);
     Ok(compiled.map_err(|error| failed(path, error))?.program)
 }

@@ -333,7 +333,8 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
         });
         for (key, data) in &delegate.data {
             if !self.shared.file.named_data.iter().any(|known| known.key == *key) {
-                self.shared.file.named_data.push(NamedData { key: key.clone(), data: data.as_slice().into() });
+                let data = program.constants.data(data).into();
+                self.shared.file.named_data.push(NamedData { key: key.clone(), data });
             }
         }
         let delegate = self.plan.delegates.len() as u32 - 1;

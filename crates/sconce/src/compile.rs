@@ -2,20 +2,39 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use sconce::compile::{Archive, compile, options};
+//! use sconce::compile::{Archive, Export, compile, options};
 //!
-//! let file = std::fs::read("model.pt2")?;
-//! let compiled = compile(&Archive::read(&file)?, &options(["xnnpack"])?)?;
+//! let file = Export::open("model.pt2")?;
+//! let compiled = compile(&Archive::read(file.bytes())?, &options(["xnnpack"])?)?;
 //! std::fs::write("model.pte", compiled.program)?;
 //! # Ok(())
 //! # }
 //! ```
+use crate::map::FileBytes;
 use crate::{Input, Module, Tensor, Value};
 use quantize::{Calibrator, Quantization, Scheme};
 use sconce_format::pt2::Sample;
+use std::io;
+use std::path::Path;
 
 pub use sconce_compiler::*;
 pub use sconce_format::pt2::Archive;
+
+/// An exported file in memory. It is mapped, so that weights are read when they are written: the file must not change
+/// while this lives.
+pub struct Export(FileBytes);
+
+impl Export {
+    /// Maps a file.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        FileBytes::map(path.as_ref()).map(Self)
+    }
+
+    /// Its bytes, for [`Archive::read`].
+    pub fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
 
 /// A backend's name, and what decides which calls it runs.
 type Backend = (&'static str, fn() -> Box<dyn partition::Partitioner>);

@@ -12,7 +12,7 @@ use super::arguments::Arguments;
 use super::quantization::{DEQUANTIZE, Grid, QUANTIZE};
 use super::scope::Scope;
 use super::tensor::Tensor;
-use crate::ir::{Arg, Call, Definition, Delegate, Origin, ValueId};
+use crate::ir::{Arg, Call, Data, Definition, Delegate, Origin, ValueId};
 use crate::partition::Part;
 use crate::size::Size;
 use sconce_format::ScalarType;
@@ -43,7 +43,7 @@ pub(super) type Range = Option<(f32, f32)>;
 pub(super) struct Builder<'p> {
     pub(super) scope: &'p Scope<'p>,
     graph: Graph<'static>,
-    data: Vec<(String, Vec<u8>)>,
+    data: Vec<(String, Data)>,
     /// Entries of the graph's constants by their keys.
     constants: HashMap<String, u32>,
     forms: HashMap<(ValueId, Layout), u32>,
@@ -362,7 +362,7 @@ impl<'p> Builder<'p> {
         }
         let tensor = tensor(self.scope)?;
         let dims: Vec<u32> = tensor.sizes.iter().map(|&size| size as u32).collect();
-        Ok(self.quantized_constant(dtype, &dims, &tensor.bytes, Quantization::None))
+        Ok(self.quantized_constant(dtype, &dims, tensor.data(), Quantization::None))
     }
 
     /// Weights of any kind.
@@ -370,20 +370,21 @@ impl<'p> Builder<'p> {
         &mut self,
         dtype: Datatype,
         dims: &[u32],
-        bytes: &[u8],
+        data: Data,
         quantization: Quantization,
     ) -> u32 {
-        let index = self.named("", bytes);
+        let index = self.named("", data);
         self.graph.value(dtype, dims, Storage::Constant(index), quantization)
     }
 
     /// Scales in a constant of their own.
-    pub(super) fn scales(&mut self, bytes: &[u8], count: usize) -> Scales {
-        Scales::Constant { index: self.named("scale_", bytes), count: count as u32 }
+    pub(super) fn scales(&mut self, bytes: Vec<u8>, count: usize) -> Scales {
+        Scales::Constant { index: self.named("scale_", bytes.into()), count: count as u32 }
     }
 
     /// The entry of a constant, which equal bytes share.
-    fn named(&mut self, prefix: &str, bytes: &[u8]) -> u32 {
+    fn named(&mut self, prefix: &str, data: Data) -> u32 {
+        let bytes = self.scope.data(&data);
         let digest = Sha256::digest(bytes);
         let key: String =
             std::iter::once(prefix.to_owned()).chain(digest.iter().map(|byte| format!("{byte:02x}"))).collect();
@@ -391,7 +392,7 @@ impl<'p> Builder<'p> {
             return index;
         }
         let index = self.graph.constant(Constant::Named { key: key.clone(), size: bytes.len() as u64 });
-        self.data.push((key.clone(), bytes.to_vec()));
+        self.data.push((key.clone(), data));
         self.constants.insert(key, index);
         index
     }
