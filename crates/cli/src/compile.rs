@@ -5,7 +5,7 @@ mod quantization;
 use crate::compare::{self, Tolerances};
 use crate::failure::Failure;
 use crate::{golden, model};
-use sconce::compile::{Archive, Compiled, Export, emit, options, partition::Report};
+use sconce::compile::{Archive, Compiled, Export, emit, memory::Tiers, options, partition::Report};
 use sconce::{Module, Options};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,10 @@ pub(crate) struct Compile {
     /// Let instructions carry the lines of Python that they came from
     #[arg(long)]
     stack_traces: bool,
+    /// A block of memory that the device sets apart for tensors: bytes (4096, 64K, 2M), or `any` without a limit. Given
+    /// several times, the fastest comes first: each tensor lies in the first one where it fits as long as it is wanted
+    #[arg(long, value_name = "BYTES", value_parser = arena)]
+    arena: Vec<u64>,
     /// Draw where tensors lie: instructions from left to right, addresses from bottom to top
     #[arg(long, value_name = "PLAN.svg")]
     draw_memory: Option<PathBuf>,
@@ -59,7 +63,9 @@ impl Compile {
         table(&compiled.report, out)?;
         writeln!(out, "{}: {} bytes", output.display(), compiled.program.len())?;
         for plan in &compiled.memory {
-            writeln!(out, "{}: {} bytes of planned memory", plan.method, plan.total)?;
+            let parts: Vec<String> = plan.arenas.iter().map(u64::to_string).collect();
+            let parts = if parts.len() > 1 { format!(" ({})", parts.join(" + ")) } else { String::new() };
+            writeln!(out, "{}: {} bytes of planned memory{parts}", plan.method, plan.total())?;
         }
         if let Some(quantized) = &compiled.quantized {
             self.quantization.print(quantized, out)?;
@@ -73,6 +79,9 @@ impl Compile {
         let mut options =
             options(self.backend.iter().map(String::as_str)).map_err(|error| Failure::usage(error.to_string()))?;
         options.emit = emit::Options { stack_traces: self.stack_traces, external: self.external_weights.is_some() };
+        if !self.arena.is_empty() {
+            options.planner = Box::new(Tiers { limits: self.arena.clone() });
+        }
         options.quantization = self.quantization.quantization(&archive)?;
         sconce::compile::compile(&archive, &options).map_err(|error| failed(&self.model, error))
     }
@@ -105,6 +114,19 @@ impl Compile {
         writeln!(out, "{} outputs {}", found.len(), if failed { "differ" } else { "agree" })?;
         Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
+}
+
+/// The bytes of an arena; a K is 1024 of them, an M 1024 of those.
+fn arena(text: &str) -> Result<u64, String> {
+    if text == "any" {
+        return Ok(u64::MAX);
+    }
+    let (digits, unit) = match text.strip_suffix('K') {
+        Some(digits) => (digits, 1 << 10),
+        None => text.strip_suffix('M').map_or((text, 1), |digits| (digits, 1 << 20)),
+    };
+    let bytes = digits.parse().ok().and_then(|number: u64| number.checked_mul(unit));
+    bytes.ok_or_else(|| "write bytes as 4096, 64K, 2M or any".to_owned())
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
