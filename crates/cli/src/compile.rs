@@ -32,6 +32,9 @@ pub(crate) struct Compile {
     /// Let instructions carry the lines of Python that they came from
     #[arg(long)]
     stack_traces: bool,
+    /// Write what each instruction and each node of a delegate came from: handles, nodes of the export, lines of Python
+    #[arg(long, value_name = "MAP.json")]
+    debug_map: Option<PathBuf>,
     /// A block of memory that the device sets apart for tensors: bytes (4096, 64K, 2M), or `any` without a limit. Given
     /// several times, the fastest comes first: each tensor lies in the first one where it fits as long as it is wanted
     #[arg(long, value_name = "BYTES", value_parser = arena)]
@@ -57,6 +60,9 @@ impl Compile {
         if let (Some(path), Some(plan)) = (&self.draw_memory, compiled.memory.first()) {
             write(path, plan.svg().as_bytes())?;
         }
+        if let (Some(path), Some(map)) = (&self.debug_map, &compiled.debug) {
+            write(path, map.json().as_bytes())?;
+        }
         if self.explain {
             compiled.report.refused.iter().try_for_each(|refused| writeln!(out, "{refused}"))?;
         }
@@ -78,7 +84,11 @@ impl Compile {
         let archive = archive(&self.model, file.bytes())?;
         let mut options =
             options(self.backend.iter().map(String::as_str)).map_err(|error| Failure::usage(error.to_string()))?;
-        options.emit = emit::Options { stack_traces: self.stack_traces, external: self.external_weights.is_some() };
+        options.emit = emit::Options {
+            stack_traces: self.stack_traces,
+            external: self.external_weights.is_some(),
+            debug_map: self.debug_map.is_some(),
+        };
         if !self.arena.is_empty() {
             options.planner = Box::new(Tiers { limits: self.arena.clone() });
         }

@@ -13,14 +13,16 @@ mod numbers;
 mod tensors;
 
 use crate::Error;
-use crate::ir::{Arg, Block, Call, Function, Input, Origin, Output, Program, Target, ValueId};
+use crate::debug::{self, frames};
+use crate::ir::{Arg, Block, Call, Delegate, Function, Input, Origin, Output, Program, Source, Target, ValueId};
 use crate::memory::{self, Planner};
 use crate::signature::{self, Signature, Takes};
 use crate::size::Size;
 use lives::Life;
 use sconce_format::ptd;
-use sconce_format::pte::model::{self, Chain, CompileSpec, Frame, Instruction, NamedData, Plan, Storage, Value};
+use sconce_format::pte::model::{self, Chain, CompileSpec, Instruction, NamedData, Plan, Storage, Value};
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 /// How a program is written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,6 +31,8 @@ pub struct Options {
     pub stack_traces: bool,
     /// Whether the module's tensors go to a file of their own, under their names.
     pub external: bool,
+    /// Whether to tell what each instruction came from.
+    pub debug_map: bool,
 }
 
 /// What a program becomes.
@@ -40,6 +44,8 @@ pub struct Emitted<'p> {
     pub data: ptd::model::Data<'p>,
     /// Where the tensors of each method lie.
     pub memory: Vec<memory::Plan>,
+    /// What the instructions of each method came from, if that was asked for.
+    pub debug: Vec<debug::Method>,
 }
 
 /// The program as the model of a file. `planner` decides where tensors lie.
@@ -53,6 +59,7 @@ pub fn emit<'p>(program: &'p Program<'_>, planner: &dyn Planner, options: Option
         constants: HashMap::new(),
         states: HashMap::new(),
         memory: Vec::new(),
+        debug: Vec::new(),
     };
     let mut missing = BTreeSet::new();
     let mut plans = Vec::new();
@@ -66,10 +73,10 @@ pub fn emit<'p>(program: &'p Program<'_>, planner: &dyn Planner, options: Option
     if !missing.is_empty() {
         return Err(Error::Operators(missing.into_iter().collect()));
     }
-    let memory = shared.memory;
+    let Shared { memory, debug, .. } = shared;
     file.plans = plans;
     file.plans.extend(program.known.iter().map(|(name, values)| known_method(name, values)));
-    Ok(Emitted { program: file, data, memory })
+    Ok(Emitted { program: file, data, memory, debug })
 }
 
 /// A method that takes nothing and gives known values.
@@ -90,13 +97,17 @@ struct Shared<'s, 'p> {
     constants: HashMap<u32, Storage>,
     states: HashMap<u32, u32>,
     memory: Vec<memory::Plan>,
+    debug: Vec<debug::Method>,
 }
 
 struct Emitter<'e, 's, 'p> {
     function: &'p Function,
     shared: &'e mut Shared<'s, 'p>,
     plan: Plan<'p>,
-    traces: Vec<Vec<Frame>>,
+    /// What each instruction came from.
+    sources: Vec<Option<Arc<Source>>>,
+    /// The delegates of the plan.
+    delegates: Vec<&'p Delegate>,
     /// Entries of the file's table by our values.
     entries: HashMap<ValueId, u32>,
     /// Entries of plain values, so that equal ones are written once.
@@ -119,7 +130,8 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
             function,
             shared,
             plan: Plan::new(&function.name),
-            traces: Vec::new(),
+            sources: Vec::new(),
+            delegates: Vec::new(),
             entries: HashMap::new(),
             plain: HashMap::new(),
             sizes: vec![HashMap::new()],
@@ -157,7 +169,12 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
         self.plan.input_encoding = Some(function.nesting[0].clone());
         self.plan.output_encoding = Some(function.nesting[1].clone());
         if self.shared.options.stack_traces {
-            self.plan.chains[0].stack_traces = self.traces;
+            let trace = |source: &Option<Arc<Source>>| source.as_deref().map(|own| frames(&own.stack_trace));
+            let traces = self.sources.iter().map(|source| trace(source).unwrap_or_default());
+            self.plan.chains[0].stack_traces = traces.collect();
+        }
+        if self.shared.options.debug_map {
+            self.shared.debug.push(debug::Method::new(&self.plan, &self.sources, &self.delegates));
         }
         Ok(self.plan)
     }
@@ -169,10 +186,7 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
 
     fn push(&mut self, instruction: Instruction, call: Option<&Call>) {
         self.plan.push(instruction);
-        if self.shared.options.stack_traces {
-            let trace = call.and_then(|call| call.source.as_ref()).map(|source| frames(&source.stack_trace));
-            self.traces.push(trace.unwrap_or_default());
-        }
+        self.sources.push(call.and_then(|call| call.source.clone()));
     }
 
     fn block(&mut self, block: &'p Block) -> Result<(), Error> {
@@ -328,6 +342,7 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
                 self.shared.file.named_data.push(NamedData { key: key.clone(), data });
             }
         }
+        self.delegates.push(delegate);
         let delegate = self.plan.delegates.len() as u32 - 1;
         self.push(Instruction::Delegate { delegate, args }, Some(call));
         Ok(())
@@ -377,21 +392,4 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
         self.use_now(value);
         self.entry(value)
     }
-}
-
-/// Lines of Python, innermost last, from the text of a stack trace.
-fn frames(trace: &str) -> Vec<Frame> {
-    let mut frames = Vec::new();
-    let mut lines = trace.lines().peekable();
-    while let Some(line) = lines.next() {
-        let Some(rest) = line.trim_start().strip_prefix("File \"") else { continue };
-        let mut parts = rest.split("\", line ");
-        let filename = parts.next().map(str::to_owned);
-        let (number, name) = parts.next().unwrap_or("").split_once(", in ").unwrap_or(("", ""));
-        let context =
-            lines.next_if(|next| !next.trim_start().starts_with("File \"")).map(|code| code.trim().to_owned());
-        let line = number.trim().parse().unwrap_or(0);
-        frames.push(Frame { filename, line, name: Some(name.to_owned()), context });
-    }
-    frames
 }

@@ -292,6 +292,8 @@ pub struct Call {
 /// A place in the exported model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
+    /// The node's number, counted from 1 in the order of the method's graph.
+    pub handle: u32,
     /// The node's name in the export.
     pub node: String,
     /// The operator there, such as `torch.ops.aten.add.Tensor`.

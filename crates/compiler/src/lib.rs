@@ -15,8 +15,10 @@
 //! | [`signature`] | the operators that runtimes have |
 //! | [`memory`] | where tensors lie |
 //! | [`mod@emit`] | the instructions and the table of values |
+//! | [`debug`] | what each instruction came from |
 #![forbid(unsafe_code)]
 
+pub mod debug;
 pub mod emit;
 mod error;
 mod import;
@@ -80,6 +82,8 @@ pub struct Compiled {
     pub quantized: Option<quantize::Report>,
     /// Where the tensors of each method lie.
     pub memory: Vec<memory::Plan>,
+    /// What each instruction came from, if that was asked for.
+    pub debug: Option<debug::DebugMap>,
 }
 
 /// Compiles a `.pt2` archive to a `.pte` program.
@@ -99,9 +103,10 @@ pub fn compile(archive: &Archive<'_>, options: &Options) -> Result<Compiled, Err
         tidy(function, &mut program.constants)?;
         function.body.walk(&mut |call| report.left += usize::from(call.operator().is_some()));
     }
-    let emit::Emitted { program, data, memory } = emit::emit(&program, &*options.planner, options.emit)?;
+    let emit::Emitted { program, data, memory, debug } = emit::emit(&program, &*options.planner, options.emit)?;
     let data = options.emit.external.then(|| data.write());
-    Ok(Compiled { program: program.write(), data, report, quantized, memory })
+    let debug = options.emit.debug_map.then_some(debug::DebugMap { version: 1, methods: debug });
+    Ok(Compiled { program: program.write(), data, report, quantized, memory, debug })
 }
 
 /// Quantises all methods, lowered as far as quantisation and partitioners want it.

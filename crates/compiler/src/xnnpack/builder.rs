@@ -12,6 +12,7 @@ use super::arguments::Arguments;
 use super::quantization::{DEQUANTIZE, Grid, QUANTIZE};
 use super::scope::Scope;
 use super::tensor::Tensor;
+use crate::debug::NO_HANDLE;
 use crate::ir::{Arg, Call, Data, Definition, Delegate, Origin, ValueId};
 use crate::partition::Part;
 use crate::size::Size;
@@ -51,6 +52,8 @@ pub(super) struct Builder<'p> {
     outputs: HashMap<ValueId, u32>,
     /// Results that the node of another call writes already.
     pub(super) done: HashSet<ValueId>,
+    /// The number of the export's node that the present call came from.
+    pub(super) handle: u32,
     /// Whether the present call works on integers.
     pub(super) quantized: bool,
     /// Whether this is a rehearsal: nodes are made for a single call to see whether that can be done, without weights.
@@ -78,6 +81,7 @@ impl<'p> Builder<'p> {
             inputs: HashMap::new(),
             outputs: HashMap::new(),
             done: HashSet::new(),
+            handle: NO_HANDLE,
             quantized: false,
             rehearsal: true,
         }
@@ -88,6 +92,7 @@ impl<'p> Builder<'p> {
         let mut outputs: Vec<(u32, ValueId)> = self.outputs.iter().map(|(&value, &id)| (id, value)).collect();
         outputs.sort_unstable();
         for (_, value) in outputs {
+            self.handle = self.scope.maker(value).map_or(NO_HANDLE, handle);
             self.operand(value, Layout::Plain)?;
         }
         let payload = self.graph.write();
@@ -98,6 +103,9 @@ impl<'p> Builder<'p> {
     /// Adds a node.
     pub(super) fn node(&mut self, operation: Operation, range: Range) {
         self.graph.node(operation, range);
+        if let Some(node) = self.graph.nodes.last_mut() {
+            node.debug_handle = self.handle;
+        }
     }
 
     /// Whether a value has this form already, or is known and can have any.
@@ -417,6 +425,11 @@ impl<'p> Builder<'p> {
     pub(super) fn is_tensor(&self, call: &Call, name: &str) -> bool {
         matches!(call.arg(name), Arg::Value(value) if self.scope.function.tensor(*value).is_some())
     }
+}
+
+/// The number of the export's node that a call came from.
+pub(super) fn handle(call: &Call) -> u32 {
+    call.source.as_ref().map_or(NO_HANDLE, |source| source.handle)
 }
 
 /// The place of a value's dimension in a form.

@@ -211,6 +211,13 @@ macro_rules! owned {
         }
 
         impl Operation {
+            /// The name of the node in the format.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $($($(Operation::$name(_) => stringify!($name),)+)+)*
+                }
+            }
+
             fn read(view: schema::Operation<'_>) -> Option<Operation> {
                 match view {
                     schema::Operation::None => None,
