@@ -6,29 +6,18 @@ OUT/NAME.pt2 beside NAME.stepN.npz: runs that follow one another on one session.
 PyTorch. Programs whose name ends in `_core` are exported after `run_decompositions()`.
 """
 
-import copy
-import os
-import sys
 import warnings
-from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
+from golden_exports import Case, main
 from torch._higher_order_ops.map import map as map_over
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
-from torch.export import Dim, export, save
-from torch.utils._pytree import tree_leaves
+from torch.export import Dim
 
 warnings.filterwarnings("ignore")
 normal = torch.randn
-
-
-class Case(NamedTuple):
-    module: torch.nn.Module
-    runs: list[tuple]
-    dynamic: Any = None
 
 
 class Cache(torch.nn.Module):
@@ -199,11 +188,11 @@ class Norms(torch.nn.Module):
 
 def cases():
     places = [(normal(1, 1, 4), torch.tensor([place])) for place in (2, 3, 0)]
-    yield "state_cache", Case(Cache(), places)
-    yield "state_counter", Case(Counter(), [(normal(3),) for _ in range(3)])
-    yield "state_swap", Case(Swap(), [(normal(2),) for _ in range(3)])
-    yield "views", Case(Views(), [(normal(4, 6),)])
-    yield "batch_norms", Case(Norms(), [(normal(1, 3, 6, 6),)])
+    yield "state_cache", Case(Cache(), places, core=True)
+    yield "state_counter", Case(Counter(), [(normal(3),) for _ in range(3)], core=True)
+    yield "state_swap", Case(Swap(), [(normal(2),) for _ in range(3)], core=True)
+    yield "views", Case(Views(), [(normal(4, 6),)], core=True)
+    yield "batch_norms", Case(Norms(), [(normal(1, 3, 6, 6),)], core=True)
     yield "argument", Case(Argument(), [(normal(3), normal(3))])
     yes, no = torch.ones(2), -torch.ones(2)
     yield "branch", Case(Branch(), [(normal(2, 3), switch) for switch in (yes, no, yes)])
@@ -225,34 +214,5 @@ def cases():
     yield "channels_last", Case(ChannelsLast().to(memory_format=torch.channels_last), [(image,)])
 
 
-def arrays(values, name):
-    plain = lambda value: value.detach().contiguous().numpy() if isinstance(value, torch.Tensor) else np.array(value)
-    return {f"{name}{i}": plain(value).copy() for i, value in enumerate(tree_leaves(values))}
-
-
-def main():
-    here = os.path.dirname(os.path.abspath(__file__))
-    out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(here, "..", "tests", "golden", "pt2")
-    os.makedirs(out, exist_ok=True)
-    torch.manual_seed(0)
-    for name, case in cases():
-        eager = copy.deepcopy(case.module.eval())
-        program = export(case.module, case.runs[0], dynamic_shapes=case.dynamic, strict=False)
-        programs = {name: program}
-        if name.startswith(("state", "views", "batch_norms")):
-            programs[f"{name}_core"] = program.run_decompositions()
-        goldens = []
-        for run in case.runs:
-            inputs = arrays(run, "in")
-            with torch.no_grad():
-                goldens.append(inputs | arrays(eager(*run), "out"))
-        for name, program in programs.items():
-            for node in program.graph.nodes:
-                node.meta.pop("stack_trace", None)
-            save(program, f"{out}/{name}.pt2")
-            for step, golden in enumerate(goldens):
-                np.savez_compressed(f"{out}/{name}.step{step}.npz", **golden)
-
-
 if __name__ == "__main__":
-    main()
+    main(cases, lambda case, run: f".step{run}")

@@ -7,17 +7,12 @@ Each case is a small module over a family of operators that only the compiler's 
 are those of eager PyTorch: `in0, in1, ...` and `out0, out1, ...`.
 """
 
-import os
-import sys
 import warnings
-from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from torch.export import Dim, export, save
-from torch.utils._pytree import tree_leaves
+from golden_exports import Case, main
+from torch.export import Dim
 
 warnings.filterwarnings("ignore")
 
@@ -34,14 +29,6 @@ class Module(torch.nn.Module):
 
     def forward(self, *inputs):
         return self.body(self, *inputs)
-
-
-@dataclass
-class Case:
-    module: torch.nn.Module
-    runs: list[tuple]
-    dynamic: Any = None
-    decomposed: bool = False
 
 
 def normal(*sizes):
@@ -262,28 +249,5 @@ def cases():
     )
 
 
-def numbers(values, name):
-    return {f"{name}{i}": value.detach().contiguous().numpy() for i, value in enumerate(values)}
-
-
-def main():
-    here = os.path.dirname(os.path.abspath(__file__))
-    out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(here, "..", "tests", "golden", "pt2")
-    os.makedirs(out, exist_ok=True)
-    torch.manual_seed(0)
-    for name, case in cases():
-        program = export(case.module, case.runs[0], dynamic_shapes=case.dynamic, strict=False)
-        if case.decomposed:
-            program = program.run_decompositions()
-        for node in program.graph.nodes:
-            node.meta.pop("stack_trace", None)
-        save(program, f"{out}/{name}.pt2")
-        for index, run in enumerate(case.runs):
-            results = tree_leaves(case.module(*[value.clone() for value in run]))
-            label = "" if len(case.runs) == 1 else f".{index}"
-            np.savez_compressed(f"{out}/{name}{label}.npz", **numbers(run, "in"), **numbers(results, "out"))
-        print(name, os.path.getsize(f"{out}/{name}.pt2"))
-
-
 if __name__ == "__main__":
-    main()
+    main(cases, lambda case, run: "" if len(case.runs) == 1 else f".{run}")

@@ -3,6 +3,7 @@ use crate::error;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use sconce::Code;
+use sconce::compile::ir::Data;
 use sconce::compile::{self as compiler, Archive, Error};
 
 /// The backends that `compile` knows.
@@ -82,7 +83,8 @@ pub(crate) fn lower_for_ggml<'py>(
         delegate.map_err(|error| (error.to_string(), code(&error)))
     });
     let delegate = delegate.map_err(|(sentence, code)| error::coded(sentence, code as u32))?;
-    let data = delegate.data.iter().map(|(key, bytes)| (key.clone(), PyBytes::new(py, bytes))).collect();
+    let bytes = |data: &Data| if let Data::Bytes(bytes) = data { PyBytes::new(py, bytes) } else { PyBytes::new(py, &[]) };
+    let data = delegate.data.iter().map(|(key, data)| (key.clone(), bytes(data))).collect();
     Ok((PyBytes::new(py, &delegate.payload), data))
 }
 

@@ -5,7 +5,7 @@ mod quantization;
 use crate::compare::{self, Tolerances};
 use crate::failure::Failure;
 use crate::{golden, model};
-use sconce::compile::{Archive, Compiled, emit, options, options_with, partition::Report};
+use sconce::compile::{Archive, Compiled, Export, emit, memory::Tiers, options, options_with, partition::Report};
 use sconce::{Module, Options};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,13 @@ pub(crate) struct Compile {
     /// Let instructions carry the lines of Python that they came from
     #[arg(long)]
     stack_traces: bool,
+    /// Write what each instruction and each node of a delegate came from: handles, nodes of the export, lines of Python
+    #[arg(long, value_name = "MAP.json")]
+    debug_map: Option<PathBuf>,
+    /// A block of memory that the device sets apart for tensors: bytes (4096, 64K, 2M), or `any` without a limit. Given
+    /// several times, the fastest comes first: each tensor lies in the first one where it fits as long as it is wanted
+    #[arg(long, value_name = "BYTES", value_parser = arena)]
+    arena: Vec<u64>,
     /// Draw where tensors lie: instructions from left to right, addresses from bottom to top
     #[arg(long, value_name = "PLAN.svg")]
     draw_memory: Option<PathBuf>,
@@ -53,13 +60,18 @@ impl Compile {
         if let (Some(path), Some(plan)) = (&self.draw_memory, compiled.memory.first()) {
             write(path, plan.svg().as_bytes())?;
         }
+        if let (Some(path), Some(map)) = (&self.debug_map, &compiled.debug) {
+            write(path, map.json().as_bytes())?;
+        }
         if self.explain {
             compiled.report.refused.iter().try_for_each(|refused| writeln!(out, "{refused}"))?;
         }
         table(&compiled.report, out)?;
         writeln!(out, "{}: {} bytes", output.display(), compiled.program.len())?;
         for plan in &compiled.memory {
-            writeln!(out, "{}: {} bytes of planned memory", plan.method, plan.total)?;
+            let parts: Vec<String> = plan.arenas.iter().map(u64::to_string).collect();
+            let parts = if parts.len() > 1 { format!(" ({})", parts.join(" + ")) } else { String::new() };
+            writeln!(out, "{}: {} bytes of planned memory{parts}", plan.method, plan.total())?;
         }
         if let Some(quantized) = &compiled.quantized {
             self.quantization.print(quantized, out)?;
@@ -68,20 +80,27 @@ impl Compile {
     }
 
     fn compile(&self) -> Result<Compiled, Failure> {
-        let file = model::read(&self.model)?;
-        let archive = archive(&self.model, &file)?;
+        let file = open(&self.model)?;
+        let archive = archive(&self.model, file.bytes())?;
         let names = self.backend.iter().map(String::as_str);
         let blocks = self.quantization.blocks(&self.backend)?;
         let mut options = options_with(names, blocks).map_err(|error| Failure::usage(error.to_string()))?;
-        options.emit = emit::Options { stack_traces: self.stack_traces, external: self.external_weights.is_some() };
+        options.emit = emit::Options {
+            stack_traces: self.stack_traces,
+            external: self.external_weights.is_some(),
+            debug_map: self.debug_map.is_some(),
+        };
+        if !self.arena.is_empty() {
+            options.planner = Box::new(Tiers { limits: self.arena.clone() });
+        }
         options.quantization = self.quantization.quantization(&archive)?;
         sconce::compile::compile(&archive, &options).map_err(|error| failed(&self.model, error))
     }
 
     /// Runs the program and its plain twin on the inputs of the export.
     fn compare(&self, compiled: &Compiled, out: &mut dyn Write) -> Result<ExitCode, Failure> {
-        let file = model::read(&self.model)?;
-        let archive = archive(&self.model, &file)?;
+        let file = open(&self.model)?;
+        let archive = archive(&self.model, file.bytes())?;
         let Some(inputs) = calibration::samples(&archive) else {
             return Err(Failure::new("the export does not tell its inputs, or has several models")
                 .hint("use `sconce check` with golden files"));
@@ -108,12 +127,29 @@ impl Compile {
     }
 }
 
+/// The bytes of an arena; a K is 1024 of them, an M 1024 of those.
+fn arena(text: &str) -> Result<u64, String> {
+    if text == "any" {
+        return Ok(u64::MAX);
+    }
+    let (digits, unit) = match text.strip_suffix('K') {
+        Some(digits) => (digits, 1 << 10),
+        None => text.strip_suffix('M').map_or((text, 1), |digits| (digits, 1 << 20)),
+    };
+    let bytes = digits.parse().ok().and_then(|number: u64| number.checked_mul(unit));
+    bytes.ok_or_else(|| "write bytes as 4096, 64K, 2M or any".to_owned())
+}
+
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     std::fs::write(path, bytes).map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
 }
 
 fn failed(path: &Path, error: impl std::fmt::Display) -> Failure {
     Failure::new(format!("{}: {error}", path.display()))
+}
+
+fn open(path: &Path) -> Result<Export, Failure> {
+    Export::open(path).map_err(|error| model::unreadable(path, &error))
 }
 
 fn archive<'f>(path: &Path, file: &'f [u8]) -> Result<Archive<'f>, Failure> {
@@ -133,8 +169,8 @@ fn table(report: &Report, out: &mut dyn Write) -> Result<(), Failure> {
 
 /// The program that an exported one becomes with these backends.
 pub(crate) fn compile(path: &Path, backends: &[String]) -> Result<Vec<u8>, Failure> {
-    let file = model::read(path)?;
+    let file = open(path)?;
     let options = options(backends.iter().map(String::as_str)).map_err(|error| Failure::usage(error.to_string()))?;
-    let compiled = sconce::compile::compile(&archive(path, &file)?, &options);
+    let compiled = sconce::compile::compile(&archive(path, file.bytes())?, &options);
     Ok(compiled.map_err(|error| failed(path, error))?.program)
 }

@@ -3,23 +3,26 @@
 //! Every call becomes a call of an operator that writes its result into a given tensor. What costs nothing is left out:
 //! a view of a tensor in planned memory is another tensor at the same place. Sizes that are not known before the program
 //! runs are computed by instructions of their own where they are first needed (`numbers`); branches and loops become
-//! jumps (`control`). While instructions are written, each tensor's first and last use is noted, from which
+//! jumps (`control`). While instructions are written, each tensor's first and last use is noted (`lives`), from which
 //! [`memory`] makes the plan in the end.
 
 mod arguments;
 mod control;
+mod lives;
 mod numbers;
+mod tensors;
 
 use crate::Error;
-use crate::ir::{Arg, Block, Call, Function, Input, Kind, Origin, Output, Program, Target, ValueId};
-use crate::memory::{self, Planner, Wanted};
+use crate::debug::{self, frames};
+use crate::ir::{Arg, Block, Call, Delegate, Function, Input, Origin, Output, Program, Source, Target, ValueId};
+use crate::memory::{self, Planner};
 use crate::signature::{self, Signature, Takes};
 use crate::size::Size;
+use lives::Life;
 use sconce_format::ptd;
-use sconce_format::pte::model::{
-    self, Chain, CompileSpec, Frame, Instruction, Memory, NamedData, Plan, Storage, Tensor, Value,
-};
+use sconce_format::pte::model::{self, Chain, CompileSpec, Instruction, NamedData, Plan, Storage, Value};
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 /// How a program is written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,13 +31,9 @@ pub struct Options {
     pub stack_traces: bool,
     /// Whether the module's tensors go to a file of their own, under their names.
     pub external: bool,
+    /// Whether to tell what each instruction came from.
+    pub debug_map: bool,
 }
-
-/// Bytes beyond a tensor's end that XNNPACK may read.
-const SLACK: u64 = 64;
-
-/// The buffer of all planned tensors.
-const ARENA: u32 = 1;
 
 /// What a program becomes.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +44,8 @@ pub struct Emitted<'p> {
     pub data: ptd::model::Data<'p>,
     /// Where the tensors of each method lie.
     pub memory: Vec<memory::Plan>,
+    /// What the instructions of each method came from, if that was asked for.
+    pub debug: Vec<debug::Method>,
 }
 
 /// The program as the model of a file. `planner` decides where tensors lie.
@@ -58,6 +59,7 @@ pub fn emit<'p>(program: &'p Program<'_>, planner: &dyn Planner, options: Option
         constants: HashMap::new(),
         states: HashMap::new(),
         memory: Vec::new(),
+        debug: Vec::new(),
     };
     let mut missing = BTreeSet::new();
     let mut plans = Vec::new();
@@ -71,10 +73,10 @@ pub fn emit<'p>(program: &'p Program<'_>, planner: &dyn Planner, options: Option
     if !missing.is_empty() {
         return Err(Error::Operators(missing.into_iter().collect()));
     }
-    let memory = shared.memory;
+    let Shared { memory, debug, .. } = shared;
     file.plans = plans;
     file.plans.extend(program.known.iter().map(|(name, values)| known_method(name, values)));
-    Ok(Emitted { program: file, data, memory })
+    Ok(Emitted { program: file, data, memory, debug })
 }
 
 /// A method that takes nothing and gives known values.
@@ -95,20 +97,17 @@ struct Shared<'s, 'p> {
     constants: HashMap<u32, Storage>,
     states: HashMap<u32, u32>,
     memory: Vec<memory::Plan>,
-}
-
-/// A planned tensor: the value that stands for the memory, and when it is wanted.
-#[derive(Clone, Copy, Debug)]
-struct Life {
-    first: usize,
-    last: usize,
+    debug: Vec<debug::Method>,
 }
 
 struct Emitter<'e, 's, 'p> {
     function: &'p Function,
     shared: &'e mut Shared<'s, 'p>,
     plan: Plan<'p>,
-    traces: Vec<Vec<Frame>>,
+    /// What each instruction came from.
+    sources: Vec<Option<Arc<Source>>>,
+    /// The delegates of the plan.
+    delegates: Vec<&'p Delegate>,
     /// Entries of the file's table by our values.
     entries: HashMap<ValueId, u32>,
     /// Entries of plain values, so that equal ones are written once.
@@ -120,6 +119,8 @@ struct Emitter<'e, 's, 'p> {
     lives: HashMap<ValueId, Life>,
     /// Tensors whose place an instruction decides, and the tensors in whose memory that may be.
     placeholders: HashMap<ValueId, Vec<ValueId>>,
+    /// Entries of copies by what they are copies of.
+    copies: HashMap<u32, ValueId>,
     missing: BTreeSet<String>,
 }
 
@@ -129,13 +130,15 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
             function,
             shared,
             plan: Plan::new(&function.name),
-            traces: Vec::new(),
+            sources: Vec::new(),
+            delegates: Vec::new(),
             entries: HashMap::new(),
             plain: HashMap::new(),
             sizes: vec![HashMap::new()],
             roots: HashMap::new(),
             lives: HashMap::new(),
             placeholders: HashMap::new(),
+            copies: HashMap::new(),
             missing: BTreeSet::new(),
         }
     }
@@ -144,7 +147,7 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
         let function = self.function;
         for input in &function.inputs {
             let entry = match input {
-                Input::Value(value) => self.write(*value)?,
+                Input::Value(value) => self.read(*value)?,
                 Input::Fixed(arg) => self.plan.value(arguments::plain(arg)),
             };
             self.plan.inputs.push(entry);
@@ -166,7 +169,12 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
         self.plan.input_encoding = Some(function.nesting[0].clone());
         self.plan.output_encoding = Some(function.nesting[1].clone());
         if self.shared.options.stack_traces {
-            self.plan.chains[0].stack_traces = self.traces;
+            let trace = |source: &Option<Arc<Source>>| source.as_deref().map(|own| frames(&own.stack_trace));
+            let traces = self.sources.iter().map(|source| trace(source).unwrap_or_default());
+            self.plan.chains[0].stack_traces = traces.collect();
+        }
+        if self.shared.options.debug_map {
+            self.shared.debug.push(debug::Method::new(&self.plan, &self.sources, &self.delegates));
         }
         Ok(self.plan)
     }
@@ -178,10 +186,7 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
 
     fn push(&mut self, instruction: Instruction, call: Option<&Call>) {
         self.plan.push(instruction);
-        if self.shared.options.stack_traces {
-            let trace = call.and_then(|call| call.source.as_ref()).map(|source| frames(&source.stack_trace));
-            self.traces.push(trace.unwrap_or_default());
-        }
+        self.sources.push(call.and_then(|call| call.source.clone()));
     }
 
     fn block(&mut self, block: &'p Block) -> Result<(), Error> {
@@ -256,7 +261,7 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
         let order = self.function.tensor(call.outputs[0]).map(|ty| ty.order.clone()).unwrap_or_default();
         let order: Vec<i64> = order.into_iter().map(i64::from).collect();
         let order = self.argument(&order.into(), Takes::Ints, None)?;
-        let (no, to) = (self.plain(Value::Bool(false)), self.write(call.outputs[0])?);
+        let (no, to) = (self.plain(Value::Bool(false)), self.read(call.outputs[0])?);
         let operator = self.plan.operator("dim_order_ops::_to_dim_order_copy.out");
         self.push(Instruction::Kernel { operator, args: vec![from, no, order, to, to] }, Some(call));
         Ok(())
@@ -287,7 +292,7 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
         }
         let list = signature.parameters.iter().any(|parameter| parameter.out && parameter.takes == Takes::Tensors);
         for &output in &call.outputs {
-            results.push(self.write(output)?);
+            results.push(self.read(output)?);
         }
         if list {
             let entry = self.plan.value(Value::TensorList(results));
@@ -319,7 +324,7 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
             }
         }
         for &output in &call.outputs {
-            args.push(self.write(output)?);
+            args.push(self.read(output)?);
         }
         self.plan.delegates.push(model::Delegate {
             backend: delegate.backend.clone(),
@@ -333,9 +338,11 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
         });
         for (key, data) in &delegate.data {
             if !self.shared.file.named_data.iter().any(|known| known.key == *key) {
-                self.shared.file.named_data.push(NamedData { key: key.clone(), data: data.as_slice().into() });
+                let data = program.constants.data(data).into();
+                self.shared.file.named_data.push(NamedData { key: key.clone(), data });
             }
         }
+        self.delegates.push(delegate);
         let delegate = self.plan.delegates.len() as u32 - 1;
         self.push(Instruction::Delegate { delegate, args }, Some(call));
         Ok(())
@@ -356,6 +363,7 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
         let mut tensor = self.tensor(value)?;
         tensor.storage = Storage::Unplanned;
         let entry = self.plan.value(tensor);
+        self.copies.insert(entry, value);
         let format = self.plain(Value::Null);
         let operator = self.plan.operator("aten::clone.out");
         self.push(Instruction::Kernel { operator, args: vec![from, format, entry, entry] }, None);
@@ -379,231 +387,9 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
         Ok(())
     }
 
-    /// The entry of a value that an instruction reads.
+    /// The entry of a value that the next instruction reads or writes.
     fn read(&mut self, value: ValueId) -> Result<u32, Error> {
         self.use_now(value);
         self.entry(value)
     }
-
-    /// The entry of a value that an instruction writes.
-    fn write(&mut self, value: ValueId) -> Result<u32, Error> {
-        self.read(value)
-    }
-
-    /// Notes that a tensor's memory is wanted at the next instruction.
-    fn use_now(&mut self, value: ValueId) {
-        let (root, now) = (self.root(value), self.now());
-        for place in self.placeholders.get(&root).cloned().unwrap_or_else(|| vec![root]) {
-            let life = self.lives.entry(place).or_insert(Life { first: now, last: now });
-            life.last = life.last.max(now);
-        }
-    }
-
-    /// Keeps everything that was wanted before `start` and since then until now: a loop may read it again.
-    fn keep_over(&mut self, start: usize) {
-        let now = self.now();
-        for life in self.lives.values_mut().filter(|life| life.first < start && life.last >= start) {
-            life.last = now;
-        }
-    }
-
-    /// The entry of a value in the file's table.
-    fn entry(&mut self, value: ValueId) -> Result<u32, Error> {
-        if let Some(entry) = self.entries.get(&value) {
-            return Ok(*entry);
-        }
-        let storage = match self.function.get(value).origin {
-            Origin::Constant(id) if self.shared.options.external => self.external(value, id.0)?,
-            Origin::Constant(id) => self.constant(id.0),
-            _ => Storage::Unplanned,
-        };
-        self.tensor_entry(value, storage)
-    }
-
-    fn tensor_entry(&mut self, value: ValueId, storage: Storage) -> Result<u32, Error> {
-        let entry = match self.function.get(value).kind {
-            Kind::Tensor(_) => {
-                let mut tensor = self.tensor(value)?;
-                tensor.storage = storage;
-                if let (Storage::External(_), Origin::Constant(id)) = (storage, &self.function.get(value).origin) {
-                    tensor.name = Some(self.shared.program.constants.0[id.0 as usize].name.clone());
-                }
-                self.plan.value(tensor)
-            }
-            Kind::Int => self.plan.value(Value::Int(0)),
-            Kind::Float => self.plan.value(Value::Double(0.0)),
-            Kind::Bool => self.plan.value(Value::Bool(false)),
-        };
-        self.entries.insert(value, entry);
-        Ok(entry)
-    }
-
-    /// A tensor of the module, in the file beside the program. What the compiler made itself, and a tensor of the module
-    /// that is read in other sizes than the first time, stay in the program.
-    fn external(&mut self, value: ValueId, id: u32) -> Result<Storage, Error> {
-        let program: &'p Program<'p> = self.shared.program;
-        let constant = &program.constants.0[id as usize];
-        if constant.name.is_empty() {
-            return Ok(self.constant(id));
-        }
-        let Tensor { dtype, sizes, dim_order, .. } = self.tensor(value)?;
-        let layout = Some(ptd::model::Layout { dtype, sizes, dim_order });
-        let entries = &mut self.shared.data.entries;
-        match entries.iter().find(|entry| entry.key == constant.name) {
-            Some(known) if known.layout != layout => return Ok(self.constant(id)),
-            Some(_) => {}
-            None => {
-                entries.push(ptd::model::Entry { key: constant.name.clone(), data: (&*constant.bytes).into(), layout })
-            }
-        }
-        Ok(Storage::External(None))
-    }
-
-    fn constant(&mut self, id: u32) -> Storage {
-        let program: &'p Program<'p> = self.shared.program;
-        let file = &mut *self.shared.file;
-        *self.shared.constants.entry(id).or_insert_with(|| file.constant(&*program.constants.0[id as usize].bytes))
-    }
-
-    /// A tensor's description, without a place.
-    fn tensor(&self, value: ValueId) -> Result<Tensor, Error> {
-        let Some(ty) = self.function.tensor(value) else {
-            return Err(Error::Broken("a number where a tensor must be".to_owned()));
-        };
-        let bound = |size: &Size| {
-            let most = self.function.symbols.most(size);
-            i32::try_from(most).map_err(|_| {
-                let shown = self.function.symbols.show(size).to_string();
-                Error::unsupported(format!("the size {shown}, which has no upper bound: give its Dim a max"))
-            })
-        };
-        let sizes = ty.sizes.iter().map(bound).collect::<Result<Vec<_>, _>>()?;
-        let mut tensor = Tensor::new(ty.dtype, sizes, Storage::Unplanned);
-        tensor.dynamic = ty.numbers().is_none();
-        tensor.dim_order.clone_from(&ty.order);
-        Ok(tensor)
-    }
-
-    /// Gives all tensors without a place one.
-    fn place(&mut self, planner: &dyn Planner) -> Result<(), Error> {
-        let end = self.now();
-        let mut wanted = Vec::new();
-        let mut owners: Vec<(ValueId, u32)> = self.entries.iter().map(|(&value, &entry)| (value, entry)).collect();
-        owners.sort_by_key(|&(_, entry)| entry);
-        let mut roots: Vec<(ValueId, Life)> = Vec::new();
-        for (&root, &life) in &self.lives {
-            if self.function.tensor(root).is_some() && !matches!(self.function.get(root).origin, Origin::Constant(_)) {
-                roots.push((root, life));
-            }
-        }
-        roots.sort_by_key(|(root, _)| *root);
-        let places =
-            |output: &ValueId| self.placeholders.get(output).cloned().unwrap_or_else(|| vec![self.root(*output)]);
-        let returned: BTreeSet<ValueId> = self.function.body.outputs.iter().flat_map(places).collect();
-        for (root, life) in &mut roots {
-            if matches!(self.function.get(*root).origin, Origin::State(_)) {
-                *life = Life { first: 0, last: end };
-            }
-            if matches!(self.function.get(*root).origin, Origin::Input) {
-                life.first = 0;
-            }
-            if returned.contains(root) {
-                life.last = end;
-            }
-            let bytes = self.bytes(*root)?;
-            wanted.push(Wanted { bytes, first: life.first, last: life.last });
-        }
-        let copies = self.unplanned_copies(&owners);
-        for &(_, bytes) in &copies {
-            wanted.push(Wanted { bytes, first: 0, last: end });
-        }
-        let (offsets, total) = planner.place(&wanted);
-        let places: HashMap<ValueId, u64> = roots.iter().map(|(root, _)| *root).zip(offsets.iter().copied()).collect();
-        for (value, entry) in owners {
-            if let Some(&offset) = places.get(&self.root(value)) {
-                self.settle(value, entry, offset)?;
-            }
-        }
-        for (&(entry, _), &offset) in copies.iter().zip(&offsets[roots.len()..]) {
-            if let Value::Tensor(tensor) = &mut self.plan.values[entry as usize] {
-                tensor.storage = Storage::Planned(Memory { id: ARENA, offset });
-            }
-        }
-        let slack =
-            if self.plan.delegates.iter().any(|delegate| delegate.backend == "XnnpackBackend") { SLACK } else { 0 };
-        self.plan.buffer_sizes = vec![0, total + slack];
-        self.shared.memory.push(memory::Plan { method: self.function.name.clone(), wanted, offsets, total });
-        Ok(())
-    }
-
-    /// Tensors that no value of ours stands for.
-    fn unplanned_copies(&self, owners: &[(ValueId, u32)]) -> Vec<(u32, u64)> {
-        let owned: BTreeSet<u32> = owners.iter().map(|&(_, entry)| entry).collect();
-        let copies = self.plan.values.iter().zip(0u32..).filter(|(_, entry)| !owned.contains(entry));
-        let bytes = |tensor: &Tensor| {
-            tensor.sizes.iter().map(|&size| size as u64).product::<u64>() * tensor.dtype.size() as u64
-        };
-        copies
-            .filter_map(|(value, entry)| match value {
-                Value::Tensor(tensor) if tensor.storage == Storage::Unplanned => Some((entry, bytes(tensor))),
-                _ => None,
-            })
-            .collect()
-    }
-
-    fn settle(&mut self, value: ValueId, entry: u32, offset: u64) -> Result<(), Error> {
-        let memory = Memory { id: ARENA, offset };
-        let storage = match self.function.get(value).origin {
-            Origin::State(id) => {
-                let program: &'p Program<'p> = self.shared.program;
-                let bytes = &*program.constants.0[id.0 as usize].bytes;
-                if bytes.iter().all(|&byte| byte == 0) {
-                    Storage::Planned(memory)
-                } else {
-                    let states = &mut self.shared.file.initial_states;
-                    let index = *self.shared.states.entry(id.0).or_insert_with(|| {
-                        states.push(bytes.into());
-                        states.len() as u32 - 1
-                    });
-                    Storage::Initialised(memory, index)
-                }
-            }
-            _ => Storage::Planned(memory),
-        };
-        if let Value::Tensor(tensor) = &mut self.plan.values[entry as usize]
-            && tensor.storage == Storage::Unplanned
-            && !self.placeholders.contains_key(&value)
-        {
-            tensor.storage = storage;
-        }
-        Ok(())
-    }
-
-    fn bytes(&self, value: ValueId) -> Result<u64, Error> {
-        let tensor = self.tensor(value)?;
-        let too_large = || Error::unsupported("a tensor of more bytes than there can be");
-        let size = u64::try_from(tensor.dtype.size()).map_err(|_| too_large())?;
-        tensor
-            .sizes
-            .iter()
-            .try_fold(size, |bytes, &size| bytes.checked_mul(u64::try_from(size).ok()?))
-            .ok_or_else(too_large)
-    }
-}
-
-/// Lines of Python, innermost last, from the text of a stack trace.
-fn frames(trace: &str) -> Vec<Frame> {
-    let mut frames = Vec::new();
-    let mut lines = trace.lines().peekable();
-    while let Some(line) = lines.next() {
-        let Some(rest) = line.trim_start().strip_prefix("File \"") else { continue };
-        let mut parts = rest.split("\", line ");
-        let filename = parts.next().map(str::to_owned);
-        let (number, name) = parts.next().unwrap_or("").split_once(", in ").unwrap_or(("", ""));
-        let context =
-            lines.next_if(|next| !next.trim_start().starts_with("File \"")).map(|code| code.trim().to_owned());
-        let line = number.trim().parse().unwrap_or(0);
-        frames.push(Frame { filename, line, name: Some(name.to_owned()), context });
-    }
-    frames
 }

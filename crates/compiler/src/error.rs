@@ -16,6 +16,13 @@ pub enum Error {
     Operators(Vec<String>),
     /// A rule of this compiler, or of a user, made something else than it had to.
     Broken(String),
+    /// Tensors cannot lie where they are to.
+    Memory {
+        /// The method they are of.
+        method: String,
+        /// What is wrong.
+        what: String,
+    },
     /// Where another error happened.
     At {
         /// The operator of the export.
@@ -64,6 +71,7 @@ impl fmt::Display for Error {
                 if names.len() == 1 { "it" } else { "them" }
             ),
             Self::Broken(what) => write!(f, "a rewriting rule is wrong: {what}"),
+            Self::Memory { method, what } => write!(f, "the memory of {method}: {what}"),
             Self::At { operator, place, error } if place.is_empty() => write!(f, "{operator}: {error}"),
             Self::At { operator, place, error } => write!(f, "{operator} ({place}): {error}"),
         }

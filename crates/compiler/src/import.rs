@@ -50,12 +50,14 @@ struct Importer<'m, 'a> {
     aliases: Aliases,
     /// Constants by their names in the module.
     constants: HashMap<String, ConstantId>,
+    /// The nodes that were met.
+    handles: u32,
 }
 
 impl<'m, 'a> Importer<'m, 'a> {
     fn new(name: &str, model: &'m Model<'a>) -> Self {
         let function = Function { name: name.to_owned(), ..Function::default() };
-        Self { model, function, aliases: Aliases::default(), constants: HashMap::new() }
+        Self { model, function, aliases: Aliases::default(), constants: HashMap::new(), handles: 0 }
     }
 
     fn run(mut self, program: &mut Program<'a>) -> Result<Function, Error> {

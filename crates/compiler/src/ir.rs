@@ -292,6 +292,8 @@ pub struct Call {
 /// A place in the exported model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
+    /// The node's number, counted from 1 in the order of the method's graph.
+    pub handle: u32,
     /// The node's name in the export.
     pub node: String,
     /// The operator there, such as `torch.ops.aten.add.Tensor`.
@@ -460,9 +462,24 @@ pub struct Delegate {
     /// Options for the backend.
     pub specs: Vec<(String, Vec<u8>)>,
     /// Data that the payload refers to by name.
-    pub data: Vec<(String, Vec<u8>)>,
+    pub data: Vec<(String, Data)>,
     /// The calls it stands for, for those who ask what was delegated.
     pub calls: Vec<Call>,
+}
+
+/// Data of a delegate.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Data {
+    /// A constant of the program as it is: large ones are not copied.
+    Constant(ConstantId),
+    /// Bytes that were made for the payload.
+    Bytes(Vec<u8>),
+}
+
+impl From<Vec<u8>> for Data {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Bytes(bytes)
+    }
 }
 
 /// All methods with what they share.
@@ -492,5 +509,13 @@ impl<'a> Constants<'a> {
     /// The bytes of a constant.
     pub fn bytes(&self, id: ConstantId) -> &[u8] {
         &self.0[id.0 as usize].bytes
+    }
+
+    /// The bytes of a delegate's data.
+    pub fn data<'d>(&'d self, data: &'d Data) -> &'d [u8] {
+        match data {
+            Data::Constant(id) => self.bytes(*id),
+            Data::Bytes(bytes) => bytes,
+        }
     }
 }

@@ -15,9 +15,11 @@
 //! | [`signature`] | the operators that runtimes have |
 //! | [`memory`] | where tensors lie |
 //! | [`mod@emit`] | the instructions and the table of values |
+//! | [`debug`] | what each instruction came from |
 #![forbid(unsafe_code)]
 
 mod arguments;
+pub mod debug;
 pub mod emit;
 mod error;
 pub mod ggml;
@@ -82,6 +84,8 @@ pub struct Compiled {
     pub quantized: Option<quantize::Report>,
     /// Where the tensors of each method lie.
     pub memory: Vec<memory::Plan>,
+    /// What each instruction came from, if that was asked for.
+    pub debug: Option<debug::DebugMap>,
 }
 
 /// Compiles a `.pt2` archive to a `.pte` program.
@@ -101,9 +105,10 @@ pub fn compile(archive: &Archive<'_>, options: &Options) -> Result<Compiled, Err
         tidy(function, &mut program.constants)?;
         function.body.walk(&mut |call| report.left += usize::from(call.operator().is_some()));
     }
-    let emit::Emitted { program, data, memory } = emit::emit(&program, &*options.planner, options.emit)?;
+    let emit::Emitted { program, data, memory, debug } = emit::emit(&program, &*options.planner, options.emit)?;
     let data = options.emit.external.then(|| data.write());
-    Ok(Compiled { program: program.write(), data, report, quantized, memory })
+    let debug = options.emit.debug_map.then_some(debug::DebugMap { version: 1, methods: debug });
+    Ok(Compiled { program: program.write(), data, report, quantized, memory, debug })
 }
 
 /// All that an archive's one model computes as a single delegate of the first partitioner, with the model's inputs and
@@ -122,14 +127,19 @@ pub fn delegate(archive: &Archive<'_>, options: &Options) -> Result<ir::Delegate
             return Err(Error::unsupported(reason).at(call.operator().unwrap_or("a branch"), ""));
         }
     }
-    partitioner.lower(&partition::Part {
+    let mut delegate = partitioner.lower(&partition::Part {
         function,
         constants: &program.constants,
         calls: function.body.calls.iter().collect(),
         inputs: function.body.inputs.clone(),
         outputs: function.body.outputs.clone(),
         states: Vec::new(),
-    })
+    })?;
+    // The program goes, and its constants with it.
+    for (_, data) in &mut delegate.data {
+        *data = program.constants.data(data).to_vec().into();
+    }
+    Ok(delegate)
 }
 
 /// Quantises all methods, lowered as far as quantisation and partitioners want it.

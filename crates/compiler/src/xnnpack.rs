@@ -79,6 +79,7 @@ fn nodes(builder: &mut Builder<'_>, call: &Call) -> Result<(), String> {
     if call.outputs.is_empty() {
         return Err("it has no result".to_owned());
     }
+    builder.handle = builder::handle(call);
     builder.quantized = row.integers.is_some_and(|integers| rows::works_on_integers(builder, call, integers));
     (row.nodes)(builder, call)
 }

@@ -130,23 +130,63 @@ impl Builder {
     }
 }
 
+/// Byte strings one after the other, which are copied only when the file is put together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pieces<'a> {
+    /// Where each one lies, in ascending order.
+    places: Vec<(usize, &'a [u8])>,
+    len: usize,
+}
+
+impl<'a> Pieces<'a> {
+    /// How many bytes they take.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Leaves room up to a multiple of the alignment.
+    fn align(&mut self, alignment: usize) {
+        self.len = self.len.next_multiple_of(alignment);
+    }
+
+    /// Adds one and gives its place.
+    fn push(&mut self, bytes: &'a [u8]) -> usize {
+        let place = self.len;
+        self.places.push((place, bytes));
+        self.len += bytes.len();
+        place
+    }
+
+    /// Writes them at a place of a file that is not written further yet; room between them becomes zeros.
+    pub(crate) fn write(&self, file: &mut Vec<u8>, start: usize) {
+        file.reserve_exact((start + self.len).saturating_sub(file.len()));
+        for (place, bytes) in &self.places {
+            file.resize(start + place, 0);
+            file.extend_from_slice(bytes);
+        }
+        file.resize(start + self.len, 0);
+    }
+}
+
 /// Segments in the making: bytes one after the other, each at its alignment.
 #[derive(Default)]
 pub(crate) struct Segments<'a> {
     /// Offset and size of each.
     pub(crate) ranges: Vec<(u64, u64)>,
-    pub(crate) data: Vec<u8>,
+    pub(crate) data: Pieces<'a>,
     known: BTreeMap<&'a [u8], u32>,
 }
 
 impl<'a> Segments<'a> {
     /// Adds a segment and gives its index.
-    pub(crate) fn push(&mut self, bytes: &[u8], alignment: usize) -> u32 {
-        if !bytes.is_empty() {
-            self.data.resize(self.data.len().next_multiple_of(alignment), 0);
+    pub(crate) fn push(&mut self, segment: Pieces<'a>, alignment: usize) -> u32 {
+        if segment.len > 0 {
+            self.data.align(alignment);
         }
-        self.ranges.push((self.data.len() as u64, bytes.len() as u64));
-        self.data.extend_from_slice(bytes);
+        let start = self.data.len;
+        self.ranges.push((start as u64, segment.len as u64));
+        self.data.places.extend(segment.places.into_iter().map(|(place, bytes)| (start + place, bytes)));
+        self.data.len += segment.len;
         self.ranges.len() as u32 - 1
     }
 
@@ -155,7 +195,7 @@ impl<'a> Segments<'a> {
         if let Some(&index) = self.known.get(bytes) {
             return index;
         }
-        let index = self.push(bytes, alignment);
+        let index = self.push(Pieces { places: Vec::from([(0, bytes)]), len: bytes.len() }, alignment);
         self.known.insert(bytes, index);
         index
     }
@@ -168,15 +208,13 @@ impl<'a> Segments<'a> {
 
 /// Packs byte strings at an alignment; equal ones share their place. Gives the packed bytes and the offsets, which start
 /// with the placeholder that index 0 is in all such lists.
-pub(crate) fn pack(items: &[impl AsRef<[u8]>], alignment: usize) -> (Vec<u8>, Vec<u64>) {
-    let (mut data, mut offsets, mut known) = (Vec::new(), Vec::from([0]), BTreeMap::new());
+pub(crate) fn pack<'a>(items: &'a [impl AsRef<[u8]>], alignment: usize) -> (Pieces<'a>, Vec<u64>) {
+    let (mut data, mut offsets, mut known) = (Pieces::default(), Vec::from([0]), BTreeMap::new());
     for item in items {
         let item = item.as_ref();
         let offset = *known.entry(item).or_insert_with(|| {
-            data.resize(data.len().next_multiple_of(alignment), 0);
-            let offset = data.len() as u64;
-            data.extend_from_slice(item);
-            offset
+            data.align(alignment);
+            data.push(item) as u64
         });
         offsets.push(offset);
     }

@@ -2,20 +2,39 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use sconce::compile::{Archive, compile, options};
+//! use sconce::compile::{Archive, Export, compile, options};
 //!
-//! let file = std::fs::read("model.pt2")?;
-//! let compiled = compile(&Archive::read(&file)?, &options(["xnnpack"])?)?;
+//! let file = Export::open("model.pt2")?;
+//! let compiled = compile(&Archive::read(file.bytes())?, &options(["xnnpack"])?)?;
 //! std::fs::write("model.pte", compiled.program)?;
 //! # Ok(())
 //! # }
 //! ```
+use crate::map::FileBytes;
 use crate::{Input, Module, Tensor, Value};
 use quantize::{Calibrator, Quantization, Scheme};
 use sconce_format::pt2::Sample;
+use std::io;
+use std::path::Path;
 
 pub use sconce_compiler::*;
 pub use sconce_format::pt2::Archive;
+
+/// An exported file in memory. It is mapped, so that weights are read when they are written: the file must not change
+/// while this lives.
+pub struct Export(FileBytes);
+
+impl Export {
+    /// Maps a file.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        FileBytes::map(path.as_ref()).map(Self)
+    }
+
+    /// Its bytes, for [`Archive::read`].
+    pub fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
 
 /// A backend's name, and what decides which calls it runs.
 type Backend = (&'static str, fn(Option<ggml::Blocks>) -> Box<dyn partition::Partitioner>);
@@ -98,31 +117,30 @@ pub fn scheme(name: &str) -> Option<Scheme> {
 
 /// Quantisation that is calibrated with the inputs of the export, if the archive tells them and has one model.
 pub fn quantization(scheme: Scheme, archive: &Archive<'_>) -> Quantization {
-    let calibrator = Samples::of(archive).map(|samples| Box::new(samples) as Box<dyn Calibrator>);
+    let calibrator = samples(archive).map(|samples| Box::new(Samples(samples)) as Box<dyn Calibrator>);
     Quantization { scheme, calibrator }
+}
+
+/// The inputs that a program was exported with, if the archive tells them and has one model.
+pub fn samples(archive: &Archive<'_>) -> Option<Vec<Value>> {
+    let [model] = &archive.models[..] else { return None };
+    let value = |sample: &Sample<'_>| match sample {
+        Sample::Tensor(tensor) => {
+            let sizes = tensor.sizes.iter().map(|&size| usize::try_from(size).ok()).collect::<Option<Vec<_>>>()?;
+            Tensor::from_bytes(tensor.dtype, &sizes, &tensor.bytes).ok().map(Value::Tensor)
+        }
+        Sample::Int(number) => Some(Value::Int(*number)),
+        Sample::Float(number) => Some(Value::Double(*number)),
+        Sample::Bool(truth) => Some(Value::Bool(*truth)),
+        Sample::None => Some(Value::None),
+        Sample::Text(text) => Some(Value::Str(text.clone())),
+    };
+    model.samples.as_ref()?.iter().map(value).collect()
 }
 
 /// The inputs of an export, to calibrate with.
 #[derive(Clone, Debug)]
 struct Samples(Vec<Value>);
-
-impl Samples {
-    fn of(archive: &Archive<'_>) -> Option<Self> {
-        let [model] = &archive.models[..] else { return None };
-        let value = |sample: &Sample<'_>| match sample {
-            Sample::Tensor(tensor) => {
-                let sizes = tensor.sizes.iter().map(|&size| usize::try_from(size).ok()).collect::<Option<Vec<_>>>()?;
-                Tensor::from_bytes(tensor.dtype, &sizes, &tensor.bytes).ok().map(Value::Tensor)
-            }
-            Sample::Int(number) => Some(Value::Int(*number)),
-            Sample::Float(number) => Some(Value::Double(*number)),
-            Sample::Bool(truth) => Some(Value::Bool(*truth)),
-            Sample::None => Some(Value::None),
-            Sample::Text(text) => Some(Value::Str(text.clone())),
-        };
-        Some(Self(model.samples.as_ref()?.iter().map(value).collect::<Option<_>>()?))
-    }
-}
 
 impl Calibrator for Samples {
     fn run(&self, program: &[u8], each: &mut dyn FnMut(&[Vec<u8>])) -> Result<(), String> {

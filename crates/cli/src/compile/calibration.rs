@@ -7,7 +7,6 @@ use crate::golden;
 use sconce::compile::Archive;
 use sconce::compile::quantize::Calibrator;
 use sconce::core::{Method, ValueInfo};
-use sconce::format::pt2::Sample;
 use sconce::{Options, Tensor};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -41,22 +40,9 @@ impl Calibration {
 
 /// The inputs of the export, by number, if the archive has them and one model.
 pub(super) fn samples(archive: &Archive<'_>) -> Option<Arrays> {
-    let [model] = &archive.models[..] else { return None };
-    let mut arrays = Arrays::new();
-    for (number, sample) in model.samples.as_ref()?.iter().enumerate() {
-        let tensor = match sample {
-            Sample::Tensor(tensor) => {
-                let sizes = tensor.sizes.iter().map(|&size| usize::try_from(size)).collect::<Result<Vec<_>, _>>();
-                Tensor::from_bytes(tensor.dtype, &sizes.ok()?, &tensor.bytes)
-            }
-            Sample::Int(number) => Tensor::from_slice(&[*number], &[]),
-            Sample::Float(number) => Tensor::from_slice(&[*number], &[]),
-            Sample::Bool(truth) => Tensor::from_bools(&[*truth], &[]),
-            Sample::None | Sample::Text(_) => continue,
-        };
-        arrays.insert(number, tensor.ok()?);
-    }
-    Some(arrays)
+    let values = sconce::compile::samples(archive)?;
+    let arrays = values.iter().enumerate().map(|(number, value)| Some((number, golden::as_array(value)?)));
+    Some(arrays.flatten().collect())
 }
 
 impl Calibrator for Calibration {

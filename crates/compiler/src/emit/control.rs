@@ -94,7 +94,7 @@ impl<'p> Emitter<'_, '_, 'p> {
         let start = self.now();
         let mut passed = last.to_vec();
         for (input, slice) in inputs.iter().zip(block.inputs.get(carry.len()..).unwrap_or_default()) {
-            let (from, to) = (self.read(*input)?, self.write(*slice)?);
+            let (from, to) = (self.read(*input)?, self.read(*slice)?);
             let operator = self.plan.operator("aten::select_copy.int_out");
             self.push(Instruction::Kernel { operator, args: vec![from, zero, index, to, to] }, Some(call));
             passed.push(*slice);
@@ -102,7 +102,7 @@ impl<'p> Emitter<'_, '_, 'p> {
         passed.extend(&further);
         self.inner(block, &passed)?;
         for (result, whole) in block.outputs.iter().skip(last.len()).zip(stacked) {
-            let (from, to) = (self.read(*result)?, self.write(*whole)?);
+            let (from, to) = (self.read(*result)?, self.read(*whole)?);
             // It grows with every turn.
             if let Value::Tensor(tensor) = &mut self.plan.values[to as usize] {
                 tensor.dynamic = true;
@@ -167,7 +167,7 @@ impl<'p> Emitter<'_, '_, 'p> {
     }
 
     fn copy_entry(&mut self, from: u32, to: ValueId) -> Result<(), Error> {
-        let to = self.write(to)?;
+        let to = self.read(to)?;
         let no = self.plain(Value::Bool(false));
         let operator = self.plan.operator("aten::copy_");
         self.push(Instruction::Kernel { operator, args: vec![to, from, no, to] }, None);

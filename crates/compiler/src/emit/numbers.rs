@@ -44,7 +44,7 @@ impl<'p> Emitter<'_, '_, 'p> {
         for (_, arg) in &call.args {
             args.push(self.argument(arg, Takes::Scalar, None)?);
         }
-        args.push(self.write(call.outputs[0])?);
+        args.push(self.read(call.outputs[0])?);
         let operator = self.plan.operator(operator);
         self.push(Instruction::Kernel { operator, args }, Some(call));
         Ok(())

@@ -1,7 +1,7 @@
 //! The payload of a part while its tensors are added.
 
 use super::Blocks;
-use crate::ir::{Call, Constants, Definition, Delegate, Function, Origin, Output, TensorType, ValueId};
+use crate::ir::{Call, Constants, Data, Definition, Delegate, Function, Origin, Output, TensorType, ValueId};
 use crate::partition::Part;
 use crate::size::{Atom, Size, Symbol};
 use sconce_format::ScalarType;
@@ -18,7 +18,7 @@ pub(super) struct Builder<'p> {
     constants: &'p Constants<'p>,
     blocks: Option<Blocks>,
     graph: Graph,
-    data: Vec<(String, Vec<u8>)>,
+    data: Vec<(String, Data)>,
     /// Tensors of the payload by our values.
     tensors: HashMap<ValueId, u32>,
     /// Constants of the payload by their names and sizes.
@@ -81,7 +81,7 @@ impl<'p> Builder<'p> {
             let Origin::State(id) = builder.function.get(state).origin else { continue };
             let bytes = builder.constants.bytes(id);
             let zero = bytes.iter().all(|&byte| byte == 0);
-            let key = (!zero).then(|| builder.named(Element::F32, bytes));
+            let key = (!zero).then(|| builder.named(Element::F32, Data::Constant(id)));
             builder.leaf(state, Role::State(key))?;
         }
         Ok(builder)
@@ -246,7 +246,7 @@ impl<'p> Builder<'p> {
             return Err("it reads a value that is nowhere".to_owned());
         };
         let (element, sizes) = (self.element(value)?, self.numbers(value)?);
-        let tensor = self.constant(element, &sizes, self.constants.bytes(id))?;
+        let tensor = self.constant(element, &sizes, Data::Constant(id))?;
         self.tensors.insert(value, tensor);
         Ok(tensor)
     }
@@ -283,11 +283,12 @@ impl<'p> Builder<'p> {
     }
 
     /// Bytes that are known.
-    fn constant(&mut self, element: Element, sizes: &[usize], bytes: &[u8]) -> Result<u32, String> {
-        if element.bytes(sizes) != Some(bytes.len()) {
-            return Err(format!("a weight of the sizes {sizes:?} has {} bytes", bytes.len()));
+    fn constant(&mut self, element: Element, sizes: &[usize], data: Data) -> Result<u32, String> {
+        let bytes = self.constants.data(&data).len();
+        if element.bytes(sizes) != Some(bytes) {
+            return Err(format!("a weight of the sizes {sizes:?} has {bytes} bytes"));
         }
-        let key = self.named(element, bytes);
+        let key = self.named(element, data);
         if let Some(&tensor) = self.known.get(&(key.clone(), sizes.to_vec())) {
             return Ok(tensor);
         }
@@ -301,17 +302,17 @@ impl<'p> Builder<'p> {
     /// Numbers that are known.
     pub(super) fn numbers_of(&mut self, sizes: &[usize], numbers: &[f32]) -> Result<u32, String> {
         let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-        self.constant(Element::F32, sizes, &bytes)
+        self.constant(Element::F32, sizes, bytes.into())
     }
 
     /// The name of bytes, which equal ones share.
-    fn named(&mut self, element: Element, bytes: &[u8]) -> String {
-        let digest = Sha256::digest(bytes);
+    fn named(&mut self, element: Element, data: Data) -> String {
+        let digest = Sha256::digest(self.constants.data(&data));
         let mut key: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         key.push('_');
         key.push_str(element.name());
         if !self.data.iter().any(|(own, _)| *own == key) {
-            self.data.push((key.clone(), bytes.to_vec()));
+            self.data.push((key.clone(), data));
         }
         key
     }
@@ -345,7 +346,7 @@ impl<'p> Builder<'p> {
         {
             Some((quantizer, element)) => {
                 let blocks = quantizer(element, columns, &numbers)?;
-                self.constant(element, &[rows, columns], &blocks)
+                self.constant(element, &[rows, columns], blocks.into())
             }
             None => self.numbers_of(&[rows, columns], &numbers),
         }

@@ -73,7 +73,8 @@ fn a_product_with_a_known_matrix_is_a_linear_layer() {
     assert_eq!(ops(&graph), [&Op::Linear, &Op::LeakyRelu { slope: 0.5 }]);
     // Rows and columns are exchanged: the first row is the first column.
     let Role::Constant(key) = &graph.tensors[1].role else { panic!("no constant") };
-    let (_, bytes) = program.delegates[0].data.iter().find(|(own, _)| own == key).unwrap();
+    let (_, data) = program.delegates[0].data.iter().find(|(own, _)| own == key).unwrap();
+    let bytes = program.constants.data(data);
     let first: Vec<f32> = bytes.as_chunks().0.iter().take(4).map(|bytes| f32::from_le_bytes(*bytes)).collect();
     assert_eq!(first, [0.0, 3.0, 6.0, 9.0]);
 }

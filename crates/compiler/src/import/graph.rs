@@ -81,8 +81,9 @@ impl<'m> Importer<'m, '_> {
     pub(super) fn nodes(&mut self, scope: &mut Scope<'m>) -> Result<(), Error> {
         for node in &scope.graph.nodes {
             let start = scope.calls.len();
+            self.handles += 1;
+            let source = Arc::new(source(node, self.handles));
             self.node(node, scope).map_err(|error| error.at(&node.target, stack_trace(node)))?;
-            let source = Arc::new(source(node));
             for call in &mut scope.calls[start..] {
                 call.source = Some(Arc::clone(&source));
             }
@@ -547,12 +548,13 @@ fn stack_trace(node: &Node) -> &str {
     node.metadata.get("stack_trace").map_or("", String::as_str)
 }
 
-fn source(node: &Node) -> Source {
+fn source(node: &Node, handle: u32) -> Source {
     let module = node.metadata.get("nn_module_stack").and_then(|stack| {
         let innermost = stack.split(';').next_back()?;
         innermost.split(',').nth(1).map(str::to_owned)
     });
     Source {
+        handle,
         node: node.name.clone().unwrap_or_default(),
         target: node.target.clone(),
         stack_trace: stack_trace(node).to_owned(),

@@ -27,6 +27,10 @@ pub struct FoldConstants<'e> {
 const MOST_GROWTH: u64 = 2;
 const ALWAYS_SMALL: u64 = 4096;
 
+/// All results together may be this many times as large as all constants, or this many bytes.
+const MOST_IN_ALL: u64 = 8;
+const ALWAYS_IN_ALL: u64 = 16 << 20;
+
 /// Operators that compute numbers where the program runs, because they differ each time, or that read what a payload
 /// describes: quantised weights stay quantised.
 const LEFT_ALONE: &[&str] = &["rand", "bernoulli", "multinomial", "native_dropout", "normal", "dequantize", "empty"];
@@ -100,23 +104,26 @@ fn is_in(call: &Call, known: &HashSet<ValueId>) -> bool {
 /// The results of calls that read only constants and results of such calls, and do not grow too much.
 fn foldable(function: &Function, constants: &Constants<'_>) -> HashSet<ValueId> {
     let mut known = HashSet::new();
+    let given = constants.0.iter().map(|constant| constant.bytes.len() as u64).fold(0, u64::saturating_add);
+    let mut room = given.saturating_mul(MOST_IN_ALL).max(ALWAYS_IN_ALL);
     for call in &function.body.calls {
         let Some(name) = call.operator() else { continue };
         let base = name.split("::").nth(1).unwrap_or(name);
         let left = name.starts_with("python::") || LEFT_ALONE.iter().any(|left| base.contains(left));
         let (mut all, mut bytes) = (true, 0u64);
         call.reads(&mut |value| match function.get(value).origin {
-            Origin::Constant(constant) => bytes += constants.bytes(constant).len() as u64,
+            Origin::Constant(constant) => bytes = bytes.saturating_add(constants.bytes(constant).len() as u64),
             _ => {
                 all &= known.contains(&value);
-                bytes += size(function, value).unwrap_or(0);
+                bytes = bytes.saturating_add(size(function, value).unwrap_or(0));
             }
         });
         call.args.iter().for_each(|(_, arg)| arg.symbols(&mut |_| all = false));
-        let made = call.outputs.iter().try_fold(0u64, |sum, value| Some(sum + size(function, *value)?));
-        let small = made.is_some_and(|made| made <= ALWAYS_SMALL || made <= bytes.saturating_mul(MOST_GROWTH));
+        let made = call.outputs.iter().try_fold(0u64, |sum, value| sum.checked_add(size(function, *value)?));
+        let Some(made) = made.filter(|made| all && !left && *made <= room) else { continue };
         let is_factory = !call.args.iter().any(|(_, arg)| matches!(arg, Arg::Value(_) | Arg::Values(_)));
-        if all && small && !left && !(is_factory && made.is_some_and(|made| made > ALWAYS_SMALL)) {
+        if made <= ALWAYS_SMALL || (!is_factory && made <= bytes.saturating_mul(MOST_GROWTH)) {
+            room -= made;
             known.extend(&call.outputs);
         }
     }

@@ -12,7 +12,8 @@ use super::arguments::Arguments;
 use super::quantization::{DEQUANTIZE, Grid, QUANTIZE};
 use super::scope::Scope;
 use super::tensor::Tensor;
-use crate::ir::{Arg, Call, Definition, Delegate, Origin, ValueId};
+use crate::debug::NO_HANDLE;
+use crate::ir::{Arg, Call, Data, Definition, Delegate, Origin, ValueId};
 use crate::partition::Part;
 use crate::size::Size;
 use sconce_format::ScalarType;
@@ -43,7 +44,7 @@ pub(super) type Range = Option<(f32, f32)>;
 pub(super) struct Builder<'p> {
     pub(super) scope: &'p Scope<'p>,
     graph: Graph<'static>,
-    data: Vec<(String, Vec<u8>)>,
+    data: Vec<(String, Data)>,
     /// Entries of the graph's constants by their keys.
     constants: HashMap<String, u32>,
     forms: HashMap<(ValueId, Layout), u32>,
@@ -51,6 +52,8 @@ pub(super) struct Builder<'p> {
     outputs: HashMap<ValueId, u32>,
     /// Results that the node of another call writes already.
     pub(super) done: HashSet<ValueId>,
+    /// The number of the export's node that the present call came from.
+    pub(super) handle: u32,
     /// Whether the present call works on integers.
     pub(super) quantized: bool,
     /// Whether this is a rehearsal: nodes are made for a single call to see whether that can be done, without weights.
@@ -78,6 +81,7 @@ impl<'p> Builder<'p> {
             inputs: HashMap::new(),
             outputs: HashMap::new(),
             done: HashSet::new(),
+            handle: NO_HANDLE,
             quantized: false,
             rehearsal: true,
         }
@@ -88,6 +92,7 @@ impl<'p> Builder<'p> {
         let mut outputs: Vec<(u32, ValueId)> = self.outputs.iter().map(|(&value, &id)| (id, value)).collect();
         outputs.sort_unstable();
         for (_, value) in outputs {
+            self.handle = self.scope.maker(value).map_or(NO_HANDLE, handle);
             self.operand(value, Layout::Plain)?;
         }
         let payload = self.graph.write();
@@ -98,6 +103,9 @@ impl<'p> Builder<'p> {
     /// Adds a node.
     pub(super) fn node(&mut self, operation: Operation, range: Range) {
         self.graph.node(operation, range);
+        if let Some(node) = self.graph.nodes.last_mut() {
+            node.debug_handle = self.handle;
+        }
     }
 
     /// Whether a value has this form already, or is known and can have any.
@@ -362,7 +370,7 @@ impl<'p> Builder<'p> {
         }
         let tensor = tensor(self.scope)?;
         let dims: Vec<u32> = tensor.sizes.iter().map(|&size| size as u32).collect();
-        Ok(self.quantized_constant(dtype, &dims, &tensor.bytes, Quantization::None))
+        Ok(self.quantized_constant(dtype, &dims, tensor.data(), Quantization::None))
     }
 
     /// Weights of any kind.
@@ -370,20 +378,21 @@ impl<'p> Builder<'p> {
         &mut self,
         dtype: Datatype,
         dims: &[u32],
-        bytes: &[u8],
+        data: Data,
         quantization: Quantization,
     ) -> u32 {
-        let index = self.named("", bytes);
+        let index = self.named("", data);
         self.graph.value(dtype, dims, Storage::Constant(index), quantization)
     }
 
     /// Scales in a constant of their own.
-    pub(super) fn scales(&mut self, bytes: &[u8], count: usize) -> Scales {
-        Scales::Constant { index: self.named("scale_", bytes), count: count as u32 }
+    pub(super) fn scales(&mut self, bytes: Vec<u8>, count: usize) -> Scales {
+        Scales::Constant { index: self.named("scale_", bytes.into()), count: count as u32 }
     }
 
     /// The entry of a constant, which equal bytes share.
-    fn named(&mut self, prefix: &str, bytes: &[u8]) -> u32 {
+    fn named(&mut self, prefix: &str, data: Data) -> u32 {
+        let bytes = self.scope.data(&data);
         let digest = Sha256::digest(bytes);
         let key: String =
             std::iter::once(prefix.to_owned()).chain(digest.iter().map(|byte| format!("{byte:02x}"))).collect();
@@ -391,7 +400,7 @@ impl<'p> Builder<'p> {
             return index;
         }
         let index = self.graph.constant(Constant::Named { key: key.clone(), size: bytes.len() as u64 });
-        self.data.push((key.clone(), bytes.to_vec()));
+        self.data.push((key.clone(), data));
         self.constants.insert(key, index);
         index
     }
@@ -416,6 +425,11 @@ impl<'p> Builder<'p> {
     pub(super) fn is_tensor(&self, call: &Call, name: &str) -> bool {
         matches!(call.arg(name), Arg::Value(value) if self.scope.function.tensor(*value).is_some())
     }
+}
+
+/// The number of the export's node that a call came from.
+pub(super) fn handle(call: &Call) -> u32 {
+    call.source.as_ref().map_or(NO_HANDLE, |source| source.handle)
 }
 
 /// The place of a value's dimension in a form.

@@ -6,7 +6,7 @@
 use super::arguments::Arguments;
 use super::quantization::{self, Grid};
 use super::tensor::Tensor;
-use crate::ir::{Arg, Call, Constants, Function, Origin, Output, TensorType, ValueId};
+use crate::ir::{Arg, Call, Constants, Data, Function, Origin, Output, TensorType, ValueId};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
@@ -118,6 +118,14 @@ impl<'p> Scope<'p> {
             || self.maker(value).is_some_and(|call| self.follows(call))
     }
 
+    /// The bytes of data for the payload.
+    pub(super) fn data<'d>(&self, data: &'d Data) -> &'d [u8]
+    where
+        'p: 'd,
+    {
+        self.constants.data(data)
+    }
+
     /// A known tensor.
     pub(super) fn known(&self, value: ValueId) -> Result<Tensor<'p>, String> {
         let ty = self.ty(value)?;
@@ -128,7 +136,7 @@ impl<'p> Scope<'p> {
             if sizes.iter().try_fold(ty.dtype.size(), |all, &size| all.checked_mul(size)) != Some(bytes.len()) {
                 return Err(format!("a weight of the sizes {sizes:?} has {} bytes", bytes.len()));
             }
-            return Ok(Tensor { dtype: ty.dtype, sizes, bytes: bytes.into() });
+            return Ok(Tensor { dtype: ty.dtype, sizes, bytes: bytes.into(), constant: Some(id) });
         }
         let call = self.maker(value).filter(|call| self.follows(call)).ok_or("a weight is not constant")?;
         let arguments = Arguments(call);

@@ -1,5 +1,6 @@
 //! Known tensors, and what is done to weights on their way into a payload.
 
+use crate::ir::{ConstantId, Data};
 use half::f16;
 use sconce_format::ScalarType;
 use std::borrow::Cow;
@@ -10,6 +11,8 @@ pub(super) struct Tensor<'a> {
     pub(super) dtype: ScalarType,
     pub(super) sizes: Vec<usize>,
     pub(super) bytes: Cow<'a, [u8]>,
+    /// The constant whose bytes these are, if they are still as they were.
+    pub(super) constant: Option<ConstantId>,
 }
 
 impl<'a> Tensor<'a> {
@@ -20,7 +23,12 @@ impl<'a> Tensor<'a> {
             _ => numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>(),
         };
         let dtype = if dtype == ScalarType::Half { dtype } else { ScalarType::Float };
-        Tensor { dtype, sizes: sizes.to_vec(), bytes: bytes.into() }
+        Tensor { dtype, sizes: sizes.to_vec(), bytes: bytes.into(), constant: None }
+    }
+
+    /// The bytes as data of a payload.
+    pub(super) fn data(self) -> Data {
+        self.constant.map_or_else(|| Data::Bytes(self.bytes.into_owned()), Data::Constant)
     }
 
     /// How many elements there are.
@@ -53,27 +61,20 @@ impl<'a> Tensor<'a> {
         if order.is_sorted() {
             return self;
         }
-        let width = self.dtype.size();
-        let mut strides = vec![width; self.sizes.len()];
+        let mut strides = vec![1; self.sizes.len()];
         for dim in (1..self.sizes.len()).rev() {
             strides[dim - 1] = strides[dim] * self.sizes[dim];
         }
         let sizes: Vec<usize> = order.iter().map(|&dim| self.sizes[dim]).collect();
         let steps: Vec<usize> = order.iter().map(|&dim| strides[dim]).collect();
-        let mut bytes = Vec::with_capacity(self.bytes.len());
-        let mut place = vec![0; sizes.len()];
-        for _ in 0..self.count() {
-            let at: usize = place.iter().zip(&steps).map(|(place, step)| place * step).sum();
-            bytes.extend_from_slice(&self.bytes[at..at + width]);
-            for dim in (0..sizes.len()).rev() {
-                place[dim] += 1;
-                if place[dim] < sizes[dim] {
-                    break;
-                }
-                place[dim] = 0;
-            }
-        }
-        Tensor { dtype: self.dtype, sizes, bytes: bytes.into() }
+        let bytes = match self.dtype.size() {
+            1 => collect::<1>(&self.bytes, &sizes, &steps),
+            2 => collect::<2>(&self.bytes, &sizes, &steps),
+            4 => collect::<4>(&self.bytes, &sizes, &steps),
+            8 => collect::<8>(&self.bytes, &sizes, &steps),
+            _ => collect::<16>(&self.bytes, &sizes, &steps),
+        };
+        Tensor { dtype: self.dtype, sizes, bytes: bytes.into(), constant: None }
     }
 
     /// Four-bit integers, two in a byte, the even one in the low half; rows of an odd length end in a zero. Stored with 8
@@ -84,6 +85,28 @@ impl<'a> Tensor<'a> {
         let pair = |pair: &[u8]| nibble(&pair[0]) | (pair.get(1).map_or(8, nibble) << 4);
         self.bytes.chunks(columns).flat_map(|row| row.chunks(2).map(pair)).collect()
     }
+}
+
+/// Elements of `WIDTH` bytes in the order of their indices; one further along a dimension is a step further in memory.
+fn collect<const WIDTH: usize>(bytes: &[u8], sizes: &[usize], steps: &[usize]) -> Vec<u8> {
+    let (elements, _) = bytes.as_chunks::<WIDTH>();
+    let mut collected: Vec<[u8; WIDTH]> = Vec::with_capacity(elements.len());
+    let (Some((&inner, sizes)), Some((&step, steps))) = (sizes.split_last(), steps.split_last()) else {
+        return bytes.to_vec();
+    };
+    let mut place = vec![0; sizes.len()];
+    while collected.len() < elements.len() {
+        let start: usize = place.iter().zip(steps).map(|(place, step)| place * step).sum();
+        collected.extend((0..inner).map(|index| elements[start + index * step]));
+        for (place, &size) in place.iter_mut().zip(sizes).rev() {
+            *place += 1;
+            if *place < size {
+                break;
+            }
+            *place = 0;
+        }
+    }
+    collected.into_flattened()
 }
 
 #[cfg(test)]
@@ -104,7 +127,7 @@ mod tests {
     #[test]
     fn nibbles_have_the_even_element_low() {
         let bytes = [-8i8, 7, 0, 1, 2, 3].map(|number| number as u8).to_vec();
-        let tensor = Tensor { dtype: ScalarType::Char, sizes: vec![2, 3], bytes: bytes.into() };
+        let tensor = Tensor { dtype: ScalarType::Char, sizes: vec![2, 3], bytes: bytes.into(), constant: None };
         assert_eq!(tensor.nibbles(), [0xf0, 0x88, 0xa9, 0x8b]);
     }
 }

@@ -191,7 +191,7 @@ fn batch_normalisation_goes_into_the_convolution() {
     // The factors are 1 / sqrt(3 + 1) and 1 / sqrt(15 + 1), the summands minus the means times those.
     let floats =
         |bytes: &[u8]| -> Vec<f32> { bytes.as_chunks().0.iter().map(|&own| f32::from_le_bytes(own)).collect() };
-    let data: Vec<Vec<f32>> = delegate.data.iter().map(|(_, bytes)| floats(bytes)).collect();
+    let data: Vec<Vec<f32>> = delegate.data.iter().map(|(_, data)| floats(program.constants.data(data))).collect();
     let filter: Vec<f32> = (0..9).flat_map(|place| [place as f32 * 0.5, (place + 9) as f32 * 0.25]).collect();
     assert_eq!(data, [filter, vec![0.0, -0.25]]);
 }
@@ -230,7 +230,7 @@ fn a_quantised_linear_layer_is_one_node_on_integers() {
     );
     // The bias counts in steps of 0.5 * 0.25 and 0.5 * 0.125.
     let bias = [8i32, -16].map(i32::to_le_bytes).concat();
-    assert!(delegate.data.iter().any(|(_, bytes)| *bytes == bias));
+    assert!(delegate.data.iter().any(|(_, data)| program.constants.data(data) == bias));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A data file as owned values, to be made, changed and written.
 
 use super::{File, HEAD_BYTES, Header};
-use crate::builder::{Builder, Segments, Slot, splice};
+use crate::builder::{Builder, Pieces, Segments, Slot, splice};
 use crate::{Error, FileKind, ScalarType};
 use std::borrow::{Cow, ToOwned};
 use std::string::String;
@@ -82,7 +82,7 @@ impl<'a> Data<'a> {
 }
 
 /// Header, FlatBuffers part and segments.
-fn assemble(flatbuffer: &[u8], segments: &[u8], alignment: usize) -> Vec<u8> {
+fn assemble(flatbuffer: &[u8], segments: &Pieces<'_>, alignment: usize) -> Vec<u8> {
     const HEADER: usize = 40;
     let tables_end = 8 + HEADER + flatbuffer.len();
     let base = tables_end.next_multiple_of(alignment);
@@ -92,7 +92,6 @@ fn assemble(flatbuffer: &[u8], segments: &[u8], alignment: usize) -> Vec<u8> {
         header.extend_from_slice(&(number as u64).to_le_bytes());
     }
     let mut file = splice(flatbuffer, &header);
-    file.resize(base, 0);
-    file.extend_from_slice(segments);
+    segments.write(&mut file, base);
     file
 }

@@ -5,7 +5,7 @@
 
 use super::schema::{self, node_rows};
 use super::{Datatype, EXTERNAL_INPUT, EXTERNAL_OUTPUT, File, NONE};
-use crate::builder::{Builder, Slot, pack};
+use crate::builder::{Builder, Pieces, Slot, pack};
 use crate::flatbuf::Scalars;
 use crate::{Error, FileKind};
 use std::borrow::{Cow, ToOwned};
@@ -211,6 +211,13 @@ macro_rules! owned {
         }
 
         impl Operation {
+            /// The name of the node in the format.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $($($(Operation::$name(_) => stringify!($name),)+)+)*
+                }
+            }
+
             fn read(view: schema::Operation<'_>) -> Option<Operation> {
                 match view {
                     schema::Operation::None => None,
@@ -408,7 +415,7 @@ fn write_scales(b: &mut Builder, scales: &Scales) -> [Slot; 4] {
 }
 
 /// Header, FlatBuffers part and constants.
-fn assemble(flatbuffer: &[u8], constants: &[u8]) -> Vec<u8> {
+fn assemble(flatbuffer: &[u8], constants: &Pieces<'_>) -> Vec<u8> {
     let start = usize::from(super::HEADER).next_multiple_of(ALIGNMENT);
     let base = (start + flatbuffer.len()).next_multiple_of(ALIGNMENT);
     let mut payload = Vec::from(*b"\0\0\0\0XH00");
@@ -419,7 +426,6 @@ fn assemble(flatbuffer: &[u8], constants: &[u8]) -> Vec<u8> {
     payload.extend_from_slice(&(constants.len() as u64).to_le_bytes());
     payload.resize(start, 0);
     payload.extend_from_slice(flatbuffer);
-    payload.resize(base, 0);
-    payload.extend_from_slice(constants);
+    constants.write(&mut payload, base);
     payload
 }

@@ -202,10 +202,11 @@ fn scaled(weight: Tensor<'_>, factors: &[f32], axis: usize, groups: u32) -> Resu
     let inner: usize = weight.sizes[axis + 1..].iter().product();
     let own = weight.sizes[axis];
     let rows = weight.sizes[..axis].iter().product::<usize>().max(1) / groups as usize;
-    for (place, number) in numbers.iter_mut().enumerate() {
-        let (channel, before) = (place / inner.max(1) % own, place / (inner * own).max(1));
+    for (place, numbers) in numbers.chunks_mut(inner.max(1)).enumerate() {
+        let (channel, before) = (place % own, place / own);
         let group = if axis == 0 { 0 } else { before / rows.max(1) };
-        *number *= factors.get(group * own + channel).ok_or("its normalisation has fewer channels")?;
+        let factor = factors.get(group * own + channel).ok_or("its normalisation has fewer channels")?;
+        numbers.iter_mut().for_each(|number| *number *= factor);
     }
     Ok(Tensor::floats(weight.dtype, &weight.sizes, &numbers))
 }

@@ -128,8 +128,8 @@ pub(super) fn integer_weight<'p>(
     }
     let tensor = shape(b.scope.known(Arguments(maker).tensor("input")?)?);
     let dims: Vec<u32> = tensor.sizes.iter().map(|&size| size as u32).collect();
-    let (bytes, channel_dim) =
-        (if has_four_bits(maker) { tensor.nibbles().into() } else { tensor.bytes }, channel_dim as i32);
+    let (data, channel_dim) =
+        (if has_four_bits(maker) { tensor.nibbles().into() } else { tensor.data() }, channel_dim as i32);
     let (dtype, quantization) = match grid {
         Grid::Whole { scale, zero } => (Datatype::QInt8, Quantization::PerTensor { scale, zero_point: zero }),
         // The official exporter writes four bits with a scale for each row as groups of the whole row.
@@ -138,18 +138,18 @@ pub(super) fn integer_weight<'p>(
         }
         Grid::Channels { scales, .. } => {
             let dtype = if has_four_bits(maker) { Datatype::QCInt4 } else { Datatype::QCInt8 };
-            let scales = b.scales(&floats(&scales), scales.len());
+            let scales = b.scales(floats(&scales), scales.len());
             (dtype, Quantization::PerChannel { channel_dim, scales })
         }
         Grid::Groups { scales, size } => groups(b, &scales, size as i32),
     };
-    Ok(b.quantized_constant(dtype, &dims, &bytes, quantization))
+    Ok(b.quantized_constant(dtype, &dims, data, quantization))
 }
 
 /// Integers of four bits in groups; their scales have sixteen.
 fn groups(b: &mut Builder<'_>, scales: &[f32], group_size: i32) -> (Datatype, Quantization) {
     let bytes: Vec<u8> = scales.iter().flat_map(|&scale| bf16::from_f32(scale).to_le_bytes()).collect();
-    let scales = b.scales(&bytes, scales.len());
+    let scales = b.scales(bytes, scales.len());
     (Datatype::QBInt4, Quantization::PerChannelGroup { channel_dim: 0, group_size, scales })
 }
 
@@ -175,11 +175,11 @@ pub(super) fn integer_bias(b: &mut Builder<'_>, call: &Call, input: ValueId) -> 
     let (dtype, quantization) = match weight {
         Grid::Whole { .. } => (Datatype::QInt32, Quantization::PerTensor { scale: scales[0], zero_point: 0 }),
         _ => {
-            let scales = b.scales(&floats(&scales), scales.len());
+            let scales = b.scales(floats(&scales), scales.len());
             (Datatype::QCInt32, Quantization::PerChannel { channel_dim: 0, scales })
         }
     };
-    Ok(b.quantized_constant(dtype, &dims, &bytes, quantization))
+    Ok(b.quantized_constant(dtype, &dims, bytes.into(), quantization))
 }
 
 fn floats(numbers: &[f32]) -> Vec<u8> {

@@ -3,7 +3,7 @@
 
 use super::{Bytes, Chain, CompileSpec, Delegate, Frame, Instruction, Memory, Plan, Program, Storage, Tensor, Value};
 use crate::FileKind;
-use crate::builder::{Builder, Segments, Slot, pack, splice};
+use crate::builder::{Builder, Pieces, Segments, Slot, pack, splice};
 use std::vec::Vec;
 
 /// How a program is laid out.
@@ -38,7 +38,7 @@ impl Program<'_> {
         let root = writer.program(self);
         let Writer { builder, segments, .. } = writer;
         let flatbuffer = builder.finish(root, FileKind::Program.identifier());
-        if segments.data.is_empty() && !options.always_header {
+        if segments.data.len() == 0 && !options.always_header {
             return flatbuffer;
         }
         assemble(&flatbuffer, &segments.data, options.segment_alignment)
@@ -46,19 +46,18 @@ impl Program<'_> {
 }
 
 /// Header, FlatBuffers part and segments.
-fn assemble(flatbuffer: &[u8], segments: &[u8], alignment: usize) -> Vec<u8> {
+fn assemble(flatbuffer: &[u8], segments: &Pieces<'_>, alignment: usize) -> Vec<u8> {
     const HEADER: usize = 32;
     let program_size = flatbuffer.len() + HEADER;
-    let base = if segments.is_empty() { 0 } else { program_size.next_multiple_of(alignment) };
+    let base = if segments.len() == 0 { 0 } else { program_size.next_multiple_of(alignment) };
     let mut header = Vec::from(*b"eh00");
     header.extend_from_slice(&(HEADER as u32).to_le_bytes());
     for number in [program_size, base, segments.len()] {
         header.extend_from_slice(&(number as u64).to_le_bytes());
     }
     let mut file = splice(flatbuffer, &header);
-    if !segments.is_empty() {
-        file.resize(base, 0);
-        file.extend_from_slice(segments);
+    if segments.len() > 0 {
+        segments.write(&mut file, base);
     }
     file
 }
@@ -118,7 +117,7 @@ impl<'m> Writer<'m> {
             return (buffers, Slot::Absent);
         }
         let (data, offsets) = pack(&program.constants, self.options.constant_alignment);
-        let segment = self.segments.push(&data, self.options.segment_alignment);
+        let segment = self.segments.push(data, self.options.segment_alignment);
         let offsets = b.scalars(&offsets);
         (b.vector(&[]), b.table(&[Slot::U32(segment), offsets]))
     }
@@ -128,7 +127,7 @@ impl<'m> Writer<'m> {
             return Slot::Absent;
         }
         let (data, offsets) = pack(&program.initial_states, 1);
-        let segment = self.segments.push(&data, self.options.segment_alignment);
+        let segment = self.segments.push(data, self.options.segment_alignment);
         let offsets = self.builder.scalars(&offsets);
         let table = self.builder.table(&[Slot::U32(segment), offsets]);
         self.builder.vector(&[table])

@@ -1,0 +1,98 @@
+//! Tensors in the file's table of values: their types, and where those lie that no plan places.
+
+use super::Emitter;
+use crate::Error;
+use crate::ir::{Kind, Origin, Program, ValueId};
+use crate::size::Size;
+use sconce_format::ptd;
+use sconce_format::pte::model::{Storage, Tensor, Value};
+
+impl<'p> Emitter<'_, '_, 'p> {
+    /// The entry of a value in the file's table.
+    pub(super) fn entry(&mut self, value: ValueId) -> Result<u32, Error> {
+        if let Some(entry) = self.entries.get(&value) {
+            return Ok(*entry);
+        }
+        let storage = match self.function.get(value).origin {
+            Origin::Constant(id) if self.shared.options.external => self.external(value, id.0)?,
+            Origin::Constant(id) => self.constant(id.0),
+            _ => Storage::Unplanned,
+        };
+        self.tensor_entry(value, storage)
+    }
+
+    pub(super) fn tensor_entry(&mut self, value: ValueId, storage: Storage) -> Result<u32, Error> {
+        let entry = match self.function.get(value).kind {
+            Kind::Tensor(_) => {
+                let mut tensor = self.tensor(value)?;
+                tensor.storage = storage;
+                if let (Storage::External(_), Origin::Constant(id)) = (storage, &self.function.get(value).origin) {
+                    tensor.name = Some(self.shared.program.constants.0[id.0 as usize].name.clone());
+                }
+                self.plan.value(tensor)
+            }
+            Kind::Int => self.plan.value(Value::Int(0)),
+            Kind::Float => self.plan.value(Value::Double(0.0)),
+            Kind::Bool => self.plan.value(Value::Bool(false)),
+        };
+        self.entries.insert(value, entry);
+        Ok(entry)
+    }
+
+    /// A tensor of the module, in the file beside the program. What the compiler made itself, and a tensor of the module
+    /// that is read in other sizes than the first time, stay in the program.
+    pub(super) fn external(&mut self, value: ValueId, id: u32) -> Result<Storage, Error> {
+        let program: &'p Program<'p> = self.shared.program;
+        let constant = &program.constants.0[id as usize];
+        if constant.name.is_empty() {
+            return Ok(self.constant(id));
+        }
+        let Tensor { dtype, sizes, dim_order, .. } = self.tensor(value)?;
+        let layout = Some(ptd::model::Layout { dtype, sizes, dim_order });
+        let entries = &mut self.shared.data.entries;
+        match entries.iter().find(|entry| entry.key == constant.name) {
+            Some(known) if known.layout != layout => return Ok(self.constant(id)),
+            Some(_) => {}
+            None => {
+                entries.push(ptd::model::Entry { key: constant.name.clone(), data: (&*constant.bytes).into(), layout })
+            }
+        }
+        Ok(Storage::External(None))
+    }
+
+    pub(super) fn constant(&mut self, id: u32) -> Storage {
+        let program: &'p Program<'p> = self.shared.program;
+        let file = &mut *self.shared.file;
+        *self.shared.constants.entry(id).or_insert_with(|| file.constant(&*program.constants.0[id as usize].bytes))
+    }
+
+    /// A tensor's description, without a place.
+    pub(super) fn tensor(&self, value: ValueId) -> Result<Tensor, Error> {
+        let Some(ty) = self.function.tensor(value) else {
+            return Err(Error::Broken("a number where a tensor must be".to_owned()));
+        };
+        let bound = |size: &Size| {
+            let most = self.function.symbols.most(size);
+            i32::try_from(most).map_err(|_| {
+                let shown = self.function.symbols.show(size).to_string();
+                Error::unsupported(format!("the size {shown}, which has no upper bound: give its Dim a max"))
+            })
+        };
+        let sizes = ty.sizes.iter().map(bound).collect::<Result<Vec<_>, _>>()?;
+        let mut tensor = Tensor::new(ty.dtype, sizes, Storage::Unplanned);
+        tensor.dynamic = ty.numbers().is_none();
+        tensor.dim_order.clone_from(&ty.order);
+        Ok(tensor)
+    }
+
+    pub(super) fn bytes(&self, value: ValueId) -> Result<u64, Error> {
+        let tensor = self.tensor(value)?;
+        let too_large = || Error::unsupported("a tensor of more bytes than there can be");
+        let size = u64::try_from(tensor.dtype.size()).map_err(|_| too_large())?;
+        tensor
+            .sizes
+            .iter()
+            .try_fold(size, |bytes, &size| bytes.checked_mul(u64::try_from(size).ok()?))
+            .ok_or_else(too_large)
+    }
+}
