@@ -28,7 +28,7 @@ use crate::ir::{
     Arg, Block, Call, Constants, Definition, Delegate, Function, Kind, Origin, Output, Program, Target, ValueId,
 };
 use crate::lower;
-use crate::size::{Size, Symbol};
+use crate::size::Symbol;
 use std::collections::{HashMap, HashSet};
 
 /// What a partitioner says of a call.
@@ -56,8 +56,8 @@ pub trait Partitioner {
     /// Calls as the backend's payload; [`Delegate::calls`] is left empty.
     fn lower(&self, part: &Part<'_>) -> Result<Delegate, Error>;
 
-    /// Whether a part must be able to tell all sizes from its inputs. Those that it needs only for their sizes are then
-    /// among them.
+    /// Whether a part must be able to tell all sizes from its inputs. Inputs of the method that it needs only for their
+    /// sizes are then among them, where one tells a size by a straight line ([`Size::line`](crate::size::Size::line)).
     fn needs_sizes(&self) -> bool {
         false
     }
@@ -315,15 +315,13 @@ impl Cut {
             });
         }
         if needs_sizes {
-            let told = |inputs: &[ValueId], symbol| {
-                let sizes = inputs.iter().filter_map(|value| function.tensor(*value)).flat_map(|ty| &ty.sizes);
-                sizes.into_iter().any(|size| *size == Size::from(symbol))
+            let tells = |value: &ValueId, symbol| {
+                let sizes = function.tensor(*value).map_or(&[][..], |ty| &ty.sizes);
+                sizes.iter().any(|size| size.line(symbol).is_some())
             };
             for symbol in order.iter().flat_map(|&place| all_symbols(function, &calls[place])) {
-                if let Some(Definition::SizeOf(value, _)) = function.definitions.get(&symbol)
-                    && !told(&inputs, symbol)
-                {
-                    inputs.push(*value);
+                if !inputs.iter().any(|value| tells(value, symbol)) {
+                    inputs.extend(function.body.inputs.iter().find(|value| tells(value, symbol)));
                 }
             }
         }

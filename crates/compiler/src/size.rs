@@ -68,6 +68,19 @@ impl Size {
         self.terms.iter().map(|(atoms, &factor)| (&**atoms, factor))
     }
 
+    /// `(a, b)` if it is `a * symbol + b`, from which the symbol follows.
+    pub fn line(&self, symbol: Symbol) -> Option<(i64, i64)> {
+        let (mut by, mut plus) = (0, 0);
+        for (atoms, factor) in self.terms() {
+            match atoms {
+                [] => plus = factor,
+                [Atom::Symbol(own)] if *own == symbol => by = factor,
+                _ => return None,
+            }
+        }
+        (by != 0).then_some((by, plus))
+    }
+
     /// The sum.
     pub fn plus(&self, other: &Self) -> Self {
         let mut sum = self.clone();

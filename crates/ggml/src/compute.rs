@@ -17,6 +17,8 @@ pub(crate) struct Value<'c> {
     pub(crate) element: Element,
     /// The input that it is, as indices.
     pub(crate) input: Option<usize>,
+    /// Whether it is kept from run to run, so that what is put into it stays there.
+    pub(crate) kept: bool,
 }
 
 /// What a graph is built in.
@@ -26,7 +28,9 @@ pub(crate) struct Scope<'c, 'b> {
     pub(crate) bound: &'b Bound,
     /// For each input, below which number its indices must be, and whether they may be counted from the end.
     pub(crate) limits: Vec<Option<Limit>>,
-    /// Constants that are written before each run, after the inputs.
+    /// Further copies of inputs that are indices, written before each run after the inputs.
+    pub(crate) copies: Vec<(Tensor<'c>, usize, Limit)>,
+    /// Constants that are written before each run, after those.
     pub(crate) constants: Vec<(Tensor<'c>, Vec<u8>)>,
 }
 
@@ -55,7 +59,7 @@ pub(crate) fn ggml_sizes(sizes: &[usize]) -> Result<Sizes, String> {
 
 impl<'c> Value<'c> {
     pub(crate) fn new(tensor: Tensor<'c>, element: Element, sizes: &[usize]) -> Self {
-        Self { tensor, sizes: sizes.to_vec(), element, input: None }
+        Self { tensor, sizes: sizes.to_vec(), element, input: None, kept: false }
     }
 
     /// The elements one after the other, in these sizes.
@@ -163,7 +167,7 @@ impl<'c> Scope<'c, '_> {
         if tensor.count() != count {
             return Err(format!("{} gives {:?}, and the payload says {sizes:?}", op.name(), tensor.sizes()));
         }
-        Ok(Value { tensor, sizes: sizes.to_vec(), element, input })
+        Ok(Value { tensor, sizes: sizes.to_vec(), element, input, kept: false })
     }
 
     /// One over each element.
@@ -179,17 +183,21 @@ impl<'c> Scope<'c, '_> {
         Ok(tensor)
     }
 
-    /// Indices that are an input, and from now on must be below a limit.
+    /// Indices that are an input, checked against a limit. An input that is used with several limits is written several
+    /// times: what is counted from the end depends on where that is.
     fn indices(&mut self, of: &Value<'c>, limit: Limit) -> Built<'c> {
         let input = of.input.ok_or("indices must be an input")?;
+        let count = of.sizes.iter().product();
         let known = self.limits.get_mut(input).ok_or("there is no such input")?;
-        match known {
-            Some(known) if *known != limit => {
-                return Err("the same indices are used for tensors of two sizes".to_owned());
-            }
-            _ => *known = Some(limit),
+        if *known.get_or_insert(limit) == limit {
+            return of.shaped(&[count]);
         }
-        of.shaped(&[of.sizes.iter().product()])
+        if let Some((tensor, ..)) = self.copies.iter().find(|(_, own, other)| (*own, *other) == (input, limit)) {
+            return Ok(*tensor);
+        }
+        let copy = self.context.leaf(Element::I32, ggml_sizes(&[count])?)?;
+        self.copies.push((copy, input, limit));
+        Ok(copy)
     }
 
     fn select(&mut self, op: &Op, table: &Value<'c>, rest: &[&Value<'c>]) -> Built<'c> {
@@ -210,8 +218,10 @@ impl<'c> Scope<'c, '_> {
         let each: usize = numbers.sizes.iter().product();
         let numbers = self.indices(numbers, Limit { below: count, from_end: true })?;
         let values = values.shaped(&[outer, each, inner])?;
-        let into = into.shaped(&[outer, count, inner])?;
-        into.put_rows(values, numbers)
+        let whole = into.shaped(&[outer, count, inner])?;
+        // What is not kept may still be read as it was.
+        let whole = if into.kept { whole } else { whole.copy()? };
+        whole.put_rows(values, numbers)
     }
 
     /// A mask of truth values, or one that this makes, is exact in half precision, so that ggml need not keep the scores.

@@ -90,7 +90,9 @@ struct Planned {
     plan: Plan,
     bound: Bound,
     limits: Vec<Option<Limit>>,
-    /// Written before each run, after the inputs.
+    /// Inputs that are written again, with another limit.
+    copies: Vec<(usize, Limit)>,
+    /// Written before each run, after the inputs and their copies.
     constants: Vec<Vec<u8>>,
 }
 
@@ -199,17 +201,20 @@ impl Model {
     ) -> Result<(), Error> {
         let planned = self.planned(session, sizes)?;
         let places = self.graph.inputs();
-        for (index, (&place, bytes)) in places.iter().zip(inputs).enumerate() {
-            let element = self.graph.tensors[place as usize].element;
-            let limit = planned.limits.get(index).copied().flatten();
+        let Planned { plan, limits, copies, constants, .. } = planned;
+        let mut slots = 0..;
+        let first = (0..places.len()).map(|input| (input, limits.get(input).copied().flatten()));
+        for (input, limit) in first.chain(copies.iter().map(|&(input, limit)| (input, Some(limit)))) {
+            let (Some(slot), Some(bytes)) = (slots.next(), inputs.get(input)) else { break };
+            let element = self.graph.tensors[places[input] as usize].element;
             let below = limit.map_or(i32::MAX as usize, |limit| limit.below);
-            match to_device(element, bytes, limit).map_err(|_| Error::Index { input: index, below })? {
-                Some(converted) => planned.plan.write(index, &converted)?,
-                None => planned.plan.write(index, bytes)?,
+            match to_device(element, bytes, limit).map_err(|_| Error::Index { input, below })? {
+                Some(converted) => plan.write(slot, &converted)?,
+                None => plan.write(slot, bytes)?,
             }
         }
-        for (index, bytes) in planned.constants.iter().enumerate() {
-            planned.plan.write(places.len() + index, bytes)?;
+        for (slot, bytes) in slots.zip(constants.iter()) {
+            plan.write(slot, bytes)?;
         }
         planned.plan.compute()?;
         for (index, (&place, bytes)) in self.graph.outputs().iter().zip(outputs).enumerate() {
@@ -247,19 +252,35 @@ impl Model {
         let computed = self.graph.tensors.iter().zip(&bound.sizes).filter(|(tensor, _)| tensor.op != Op::Leaf);
         let computed = computed.fold(0usize, |sum, (_, sizes)| sum.saturating_add(elements(sizes)));
         self.options.allow(computed.saturating_mul(4), "what the delegate computes")?;
-        let (mut limits, mut constants) = (Vec::new(), Vec::new());
+        let (mut limits, mut copies, mut constants) = (Vec::new(), Vec::new(), Vec::new());
         let plan = Plan::build(&session.workers, self.capacity(), |context| {
-            let mut scope =
-                Scope { context, bound: &bound, limits: vec![None; self.graph.inputs().len()], constants: Vec::new() };
+            let mut scope = Scope {
+                context,
+                bound: &bound,
+                limits: vec![None; self.graph.inputs().len()],
+                copies: Vec::new(),
+                constants: Vec::new(),
+            };
             let mut ends = self.build(&mut scope, session)?;
             limits = scope.limits;
+            for (tensor, input, limit) in scope.copies {
+                ends.inputs.push(tensor);
+                copies.push((input, limit));
+            }
             for (tensor, bytes) in scope.constants {
                 ends.inputs.push(tensor);
                 constants.push(bytes);
             }
             Ok(ends)
         })?;
-        Ok(Planned { sizes: inputs.iter().map(|sizes| sizes.to_vec()).collect(), plan, bound, limits, constants })
+        Ok(Planned {
+            sizes: inputs.iter().map(|sizes| sizes.to_vec()).collect(),
+            plan,
+            bound,
+            limits,
+            copies,
+            constants,
+        })
     }
 
     /// More tensors than the graph can become.
@@ -302,7 +323,8 @@ impl Model {
                         buffer.bind(leaf, offset).map_err(at)?;
                     }
                     let input = if let Role::Input(index) = role { Some(*index as usize) } else { None };
-                    Value { input, ..Value::new(leaf, tensor.element, sizes) }
+                    let kept = matches!(role, Role::State(_));
+                    Value { input, kept, ..Value::new(leaf, tensor.element, sizes) }
                 }
             };
             values.push(value);

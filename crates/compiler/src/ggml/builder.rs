@@ -1,7 +1,7 @@
 //! The payload of a part while its tensors are added.
 
 use super::Blocks;
-use crate::ir::{Call, Constants, Data, Definition, Delegate, Function, Origin, Output, TensorType, ValueId};
+use crate::ir::{Call, Constants, Data, Delegate, Function, Origin, Output, TensorType, ValueId};
 use crate::partition::Part;
 use crate::size::{Atom, Size, Symbol};
 use sconce_format::ScalarType;
@@ -163,11 +163,12 @@ impl<'p> Builder<'p> {
         Ok(Extent::Code(steps))
     }
 
-    /// Whether a size follows from sizes of tensors, not from what is in them.
+    /// Whether a size follows from those of the method's inputs.
     fn is_told(&self, size: &Size) -> Result<(), String> {
         let mut told = true;
         size.symbols(&mut |symbol| {
-            told &= matches!(self.function.definitions.get(&symbol), Some(Definition::SizeOf(..)));
+            let inputs = self.function.body.inputs.iter().filter_map(|input| self.function.tensor(*input));
+            told &= inputs.flat_map(|ty| &ty.sizes).any(|size| size.line(symbol).is_some());
         });
         let shown = || self.function.symbols.show(size).to_string();
         if told { Ok(()) } else { Err(format!("the size {} is known only after other calls", shown())) }
@@ -215,13 +216,21 @@ impl<'p> Builder<'p> {
         Ok(())
     }
 
+    /// A symbol, from a size that is a straight line of it.
     fn symbol(&self, symbol: Symbol, steps: &mut Vec<Step>) -> Result<(), String> {
+        let mut lines: Vec<_> =
+            self.symbols.iter().filter_map(|(size, &number)| Some((number, size.line(symbol)?))).collect();
+        lines.sort_unstable();
         let size = Size::from(symbol);
-        let number = self
-            .symbols
-            .get(&size)
-            .ok_or_else(|| format!("the size {} is not one of its inputs'", self.function.symbols.show(&size)))?;
-        steps.push(Step::Symbol(*number));
+        let (number, (by, plus)) = *lines
+            .first()
+            .ok_or_else(|| format!("the size {} is not told by its inputs", self.function.symbols.show(&size)))?;
+        steps.push(Step::Symbol(number));
+        for (operand, neutral, combine) in [(plus, 0, Combine::Subtract), (by, 1, Combine::FloorDivide)] {
+            if operand != neutral {
+                steps.extend([Step::Number(operand), Step::Combine(combine)]);
+            }
+        }
         Ok(())
     }
 
