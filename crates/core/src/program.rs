@@ -77,6 +77,15 @@ impl<'a> Program<'a> {
         load(self.loader, range, Part::Delegate).ok()
     }
 
+    /// Says that a delegate needs the data of this name no longer.
+    pub fn release_named_data(&self, key: &str) {
+        match (self.external.find(key), self.file.named_data(key)) {
+            (Some(entry), _) => self.external.release(entry),
+            (None, Some(range)) => self.loader.release(range.start, range.end.saturating_sub(range.start)),
+            (None, None) => {}
+        }
+    }
+
     /// Where constant `index` of `nbytes` starts in [`Program::constants`].
     pub(crate) fn constant_offset(&self, index: u32, nbytes: u64) -> Option<usize> {
         let range = self.file.constant(index, nbytes)?;

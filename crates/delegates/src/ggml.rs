@@ -7,7 +7,7 @@ use sconce_core::{
     Backend, Call, Code, CompileSpecs, Delegate, DelegateState, Fault, InitContext, OptionValue, Owned, RuntimeOption,
     TensorMut,
 };
-use sconce_format::ggml::{Element, Graph};
+use sconce_format::ggml::{Element, Graph, Role};
 use sconce_ggml::{Error, Model, Options, Session};
 
 /// Runs what was delegated to ggml.
@@ -48,7 +48,13 @@ impl Backend for GgmlBackend {
         let graph = Graph::read(processed).map_err(|error| incompatible(&error))?;
         let options = context.options().iter().fold(self.options.clone(), apply);
         let model = Model::new(graph, from_environment(options), &|key| context.named_data(key));
-        Ok(Owned::from_box(Box::new(Part { model: model.map_err(|error| incompatible(&error))? })))
+        let model = model.map_err(|error| incompatible(&error))?;
+        for tensor in &model.graph().tensors {
+            if let Role::Constant(key) | Role::State(Some(key)) = &tensor.role {
+                context.program().release_named_data(key);
+            }
+        }
+        Ok(Owned::from_box(Box::new(Part { model })))
     }
 }
 
