@@ -3,6 +3,7 @@ use crate::error;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use sconce::Code;
+use sconce::compile::ggml::Ggml;
 use sconce::compile::ir::Data;
 use sconce::compile::{self as compiler, Archive, Error};
 
@@ -77,7 +78,7 @@ pub(crate) fn lower_for_ggml<'py>(
                 Some(compiler::blocks(name).ok_or_else(unknown)?.map_err(unfit)?)
             }
         };
-        let options = compiler::options_with(["ggml"], blocks).map_err(|error| unfit(error.to_string()))?;
+        let options = compiler::options_with(["ggml"], &Ggml { blocks, ..Ggml::default() }).map_err(|error| unfit(error.to_string()))?;
         let archive = Archive::read(archive).map_err(Error::from);
         let delegate = archive.and_then(|archive| compiler::delegate(&archive, &options));
         delegate.map_err(|error| (error.to_string(), code(&error)))

@@ -5,6 +5,7 @@ mod quantization;
 use crate::compare::{self, Tolerances};
 use crate::failure::Failure;
 use crate::{golden, model};
+use sconce::compile::ggml::{Ggml, Weights};
 use sconce::compile::{Archive, Compiled, Export, emit, memory::Tiers, options, options_with, partition::Report};
 use sconce::{Module, Options};
 use std::io::Write;
@@ -29,6 +30,9 @@ pub(crate) struct Compile {
     /// Write the module's tensors to a file of their own instead of the program
     #[arg(long, value_name = "WEIGHTS.ptd")]
     external_weights: Option<PathBuf>,
+    /// Leave the weights of ggml's part in this file; the program then runs with `--data MODEL.gguf`
+    #[arg(long, value_name = "MODEL.gguf")]
+    weights: Option<PathBuf>,
     /// Let instructions carry the lines of Python that they came from
     #[arg(long)]
     stack_traces: bool,
@@ -83,8 +87,8 @@ impl Compile {
         let file = open(&self.model)?;
         let archive = archive(&self.model, file.bytes())?;
         let names = self.backend.iter().map(String::as_str);
-        let blocks = self.quantization.blocks(&self.backend)?;
-        let mut options = options_with(names, blocks).map_err(|error| Failure::usage(error.to_string()))?;
+        let own = Ggml { blocks: self.quantization.blocks(&self.backend)?, weights: self.weights(&archive)? };
+        let mut options = options_with(names, &own).map_err(|error| Failure::usage(error.to_string()))?;
         options.emit = emit::Options {
             stack_traces: self.stack_traces,
             external: self.external_weights.is_some(),
@@ -97,6 +101,21 @@ impl Compile {
         sconce::compile::compile(&archive, &options).map_err(|error| failed(&self.model, error))
     }
 
+    /// The weights that stay in a file.
+    fn weights(&self, archive: &Archive<'_>) -> Result<Option<Weights>, Failure> {
+        let Some(path) = &self.weights else { return Ok(None) };
+        if !self.backend.iter().any(|backend| backend == "ggml") {
+            return Err(Failure::usage("--weights is for ggml").hint("add `--backend ggml`"));
+        }
+        let weights = sconce::compile::weights(path)?;
+        if archive.models.iter().flat_map(|model| model.names()).all(|name| weights.find(name).is_none()) {
+            let (path, architecture) = (path.display(), weights.architecture());
+            return Err(Failure::new(format!("{path}: it has none of the module's tensors"))
+                .hint(format!("its architecture is {architecture:?}; docs/gguf.md tells which names are known")));
+        }
+        Ok(Some(weights))
+    }
+
     /// Runs the program and its plain twin on the inputs of the export.
     fn compare(&self, compiled: &Compiled, out: &mut dyn Write) -> Result<ExitCode, Failure> {
         let file = open(&self.model)?;
@@ -105,7 +124,7 @@ impl Compile {
             return Err(Failure::new("the export does not tell its inputs, or has several models")
                 .hint("use `sconce check` with golden files"));
         };
-        let data = self.external_weights.iter().fold(Options::new(), Options::data);
+        let data = self.external_weights.iter().chain(&self.weights).fold(Options::new(), Options::data);
         let outputs = |module: Module| -> Result<_, Failure> {
             let mut session = module.session()?;
             let bound = golden::bind(session.view(), inputs.clone()).map_err(Failure::new)?;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct Loading {
     /// External data file of the program; may be given several times
-    #[arg(long, value_name = "FILE.ptd")]
+    #[arg(long, value_name = "FILE.ptd|.gguf")]
     pub(crate) data: Vec<PathBuf>,
     /// Threads [default: the physical cores]
     #[arg(long, value_name = "N")]

@@ -12,12 +12,16 @@
 //! |---|---|
 //! | `builder` | values, sizes that depend on inputs, constants |
 //! | `rows` | operators |
+//! | `weights` | names of weights that stay in a GGUF file |
 //!
 //! Linear layers and embeddings can have weights in blocks of small integers ([`Blocks`]). A buffer that a method keeps, and
 //! that one call writes into, stays on the device.
 
 mod builder;
 mod rows;
+mod weights;
+
+pub use weights::{Found, Order, Stored, Weights};
 
 use crate::Error;
 use crate::ir::{Call, Constants, Delegate, Function, ValueId};
@@ -38,10 +42,12 @@ pub struct Blocks {
 }
 
 /// The partitioner for ggml.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Ggml {
     /// How weights of linear layers and embeddings become blocks; without it, they stay numbers.
     pub blocks: Option<Blocks>,
+    /// Weights that stay in a file of their own, as they are there.
+    pub weights: Option<Weights>,
 }
 
 impl Partitioner for Ggml {
@@ -62,7 +68,7 @@ impl Partitioner for Ggml {
     }
 
     fn lower(&self, part: &Part<'_>) -> Result<Delegate, Error> {
-        let mut builder = Builder::new(part, self.blocks).map_err(Error::unsupported)?;
+        let mut builder = Builder::new(part, self.blocks, self.weights.as_ref()).map_err(Error::unsupported)?;
         for call in &part.calls {
             nodes(&mut builder, call).map_err(|reason| at(call, reason))?;
         }

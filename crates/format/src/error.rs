@@ -101,6 +101,10 @@ pub enum Place {
     GraphNode(u32),
     /// A constant of a delegate's graph.
     GraphConstant(u32),
+    /// A key of a file with its value.
+    Metadata(u32),
+    /// A tensor of a file.
+    Tensor(u32),
 }
 
 impl fmt::Display for Place {
@@ -121,6 +125,8 @@ impl fmt::Display for Place {
             Place::GraphValue(value) => write!(f, "graph value {value}"),
             Place::GraphNode(node) => write!(f, "graph node {node}"),
             Place::GraphConstant(constant) => write!(f, "graph constant {constant}"),
+            Place::Metadata(index) => write!(f, "metadata {index}"),
+            Place::Tensor(index) => write!(f, "tensor {index}"),
         }
     }
 }
@@ -218,6 +224,13 @@ rules! {
     GroupSize "the group size is #, and must be a positive multiple of 32 that divides the # columns",
     AttentionNode "scaled dot product attention as one node is not supported: export it as the operators it is made of",
     OutputFixed "it writes value #, which is a constant or an input of the graph",
+    GgufVersion "it is GGUF of version #, and versions 2 to # of the usual byte order are supported",
+    ValueKind "a value is of kind #, and the last known kind is #",
+    ArrayDepth "arrays lie in arrays more than # deep, and at most # are supported",
+    Alignment "general.alignment is #, and must be a power of two of 32 bits",
+    TensorUnaligned "its data begin at byte # of all data, which is no multiple of the alignment #",
+    TensorRows "its rows have # elements, which are no whole blocks of #",
+    NameTwice "it has the name of tensor # too",
     OutputRange "the lower limit of its output is above the upper limit, or one of them is not a number",
 }
 

@@ -8,6 +8,7 @@
 //! | `pt2` | `.pt2`: an exported program (with the feature of that name) |
 //! | [`xnnpack`] | the payload of the XNNPACK delegate |
 //! | `ggml` | the payload of the ggml delegate (with the feature `write`: it is read into owned values) |
+//! | `gguf` | GGUF: weights of language models (with the feature of that name: its lists are on the heap) |
 //! | [`flatbuf`] | the FlatBuffers reader under all of them |
 //!
 //! Every kind is read the same way. `File::parse` checks the whole file once, structure and meaning, and gives a view;
@@ -20,16 +21,19 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-#[cfg(any(test, feature = "write", feature = "pt2"))]
+#[cfg(any(test, feature = "write", feature = "gguf", feature = "pt2"))]
 extern crate std;
 
 pub mod bpte;
 #[cfg(feature = "write")]
 mod builder;
+mod element;
 mod error;
 pub mod flatbuf;
 #[cfg(feature = "write")]
 pub mod ggml;
+#[cfg(feature = "gguf")]
+pub mod gguf;
 #[cfg(test)]
 mod mutation;
 #[cfg(feature = "pt2")]
@@ -39,5 +43,6 @@ pub mod pte;
 mod scalar_type;
 pub mod xnnpack;
 
+pub use element::Element;
 pub use error::{Error, FileKind, Place, Rule};
 pub use scalar_type::ScalarType;

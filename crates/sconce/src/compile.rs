@@ -11,6 +11,7 @@
 //! # }
 //! ```
 use crate::map::FileBytes;
+use crate::module::open;
 use crate::{Input, Module, Tensor, Value};
 use quantize::{Calibrator, Quantization, Scheme};
 use sconce_format::pt2::Sample;
@@ -37,11 +38,10 @@ impl Export {
 }
 
 /// A backend's name, and what decides which calls it runs.
-type Backend = (&'static str, fn(Option<ggml::Blocks>) -> Box<dyn partition::Partitioner>);
+type Backend = (&'static str, fn(&ggml::Ggml) -> Box<dyn partition::Partitioner>);
 
 /// The backends that programs can be compiled for. To add one, add a row.
-const TABLE: &[Backend] =
-    &[("xnnpack", |_| Box::new(xnnpack::Xnnpack)), ("ggml", |blocks| Box::new(ggml::Ggml { blocks }))];
+const TABLE: &[Backend] = &[("xnnpack", |_| Box::new(xnnpack::Xnnpack)), ("ggml", |own| Box::new(own.clone()))];
 
 /// The names of the backends that programs can be compiled for.
 pub fn backends() -> impl Iterator<Item = &'static str> {
@@ -50,18 +50,15 @@ pub fn backends() -> impl Iterator<Item = &'static str> {
 
 /// Default options for these backends, which choose in this order. `portable` is the name of none.
 pub fn options<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Options, UnknownBackend> {
-    options_with(names, None)
+    options_with(names, &ggml::Ggml::default())
 }
 
-/// The same; weights that ggml gets become these blocks.
-pub fn options_with<'n>(
-    names: impl IntoIterator<Item = &'n str>,
-    blocks: Option<ggml::Blocks>,
-) -> Result<Options, UnknownBackend> {
+/// The same, with ggml's own options.
+pub fn options_with<'n>(names: impl IntoIterator<Item = &'n str>, own: &ggml::Ggml) -> Result<Options, UnknownBackend> {
     let mut partitioners = Vec::new();
     for name in names.into_iter().filter(|name| *name != "portable") {
         let found = TABLE.iter().find(|(known, _)| *known == name);
-        partitioners.push(found.ok_or_else(|| UnknownBackend(name.to_owned()))?.1(blocks));
+        partitioners.push(found.ok_or_else(|| UnknownBackend(name.to_owned()))?.1(own));
     }
     Ok(Options { partitioners, executor: Some(Box::new(Runtime)), ..Options::default() })
 }
@@ -74,6 +71,13 @@ pub fn blocks(name: &str) -> Option<Result<ggml::Blocks, String>> {
     return Some(Ok(ggml::Blocks { element, quantizer: sconce_ggml::quantize }));
     #[cfg(not(feature = "ggml"))]
     Some(Err(format!("{} is made by ggml, which this build has not: build it with the feature `ggml`", element.name())))
+}
+
+/// The weights in a GGUF file that programs for ggml can leave there.
+pub fn weights(path: impl AsRef<Path>) -> Result<ggml::Weights, crate::Error> {
+    let path = path.as_ref();
+    let invalid = |error| crate::Error::Format { file: path.display().to_string(), error };
+    ggml::Weights::read(open(path, false)?.bytes()).map_err(invalid)
 }
 
 /// A backend that programs cannot be compiled for.

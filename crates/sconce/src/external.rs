@@ -1,28 +1,112 @@
-//! External data files (`.ptd`), as one map from names to bytes.
+//! External data files (`.ptd` and GGUF), as one map from names to bytes.
 use crate::Error;
 use crate::map::FileBytes;
 use sconce_core::{DataLoader, NamedData, Part};
-use sconce_format::ptd;
+use sconce_format::{gguf, ptd};
+use std::collections::HashMap;
+use std::ops::Range;
 
-/// Several `.ptd` files together. An entry is counted over all files.
+/// Several files together. An entry is counted over all files.
 #[derive(Default)]
 pub(crate) struct External {
-    files: Vec<(ptd::Header, FileBytes)>,
+    files: Vec<(Index, FileBytes)>,
+}
+
+/// What is where in a file.
+enum Index {
+    Ptd(ptd::Header),
+    Gguf(Names),
+}
+
+/// The tensors of a GGUF file by their names, as ranges of the file. Those of types that are not known are left out.
+#[derive(Default)]
+struct Names {
+    places: HashMap<String, usize>,
+    ranges: Vec<Range<u64>>,
+}
+
+/// A file that can be asked.
+enum View<'a> {
+    Ptd(ptd::File<'a>),
+    Gguf(&'a Names),
+}
+
+impl Names {
+    fn of(file: &gguf::File<'_>) -> Self {
+        let mut names = Self::default();
+        for (tensor, range) in file.tensors().iter().filter_map(|tensor| Some((tensor, tensor.range.clone()?))) {
+            names.places.insert(tensor.name.to_owned(), names.ranges.len());
+            names.ranges.push(range);
+        }
+        names
+    }
+}
+
+impl<'a> View<'a> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Ptd(file) => file.len(),
+            Self::Gguf(names) => names.ranges.len(),
+        }
+    }
+
+    fn keys(&self) -> Box<dyn Iterator<Item = &'a str> + 'a> {
+        match *self {
+            Self::Ptd(file) => Box::new((0..file.len()).map(move |index| file.key(index))),
+            Self::Gguf(names) => Box::new(names.places.keys().map(String::as_str)),
+        }
+    }
+
+    fn find(&self, key: &str) -> Option<usize> {
+        match self {
+            Self::Ptd(file) => file.find(key),
+            Self::Gguf(names) => names.places.get(key).copied(),
+        }
+    }
+
+    fn range(&self, index: usize) -> Range<u64> {
+        match self {
+            Self::Ptd(file) => file.range(index),
+            Self::Gguf(names) => names.ranges.get(index).cloned().unwrap_or(0..0),
+        }
+    }
+
+    /// GGUF has no layouts of torch: its data are for delegates, which know what they want.
+    fn layout(&self, index: usize) -> Option<ptd::TensorLayout<'a>> {
+        match self {
+            Self::Ptd(file) => file.layout(index),
+            Self::Gguf(_) => None,
+        }
+    }
+}
+
+impl Index {
+    fn parse(bytes: &FileBytes) -> Result<Self, sconce_format::Error> {
+        let (size, bytes) = (bytes.size(), bytes.bytes());
+        if gguf::File::begins(bytes) {
+            return gguf::File::parse(bytes).map(|file| Self::Gguf(Names::of(&file)));
+        }
+        let header = ptd::Header::parse(bytes, size)?;
+        ptd::File::parse(bytes, header, size)?;
+        Ok(Self::Ptd(header))
+    }
+
+    fn view<'a>(&'a self, bytes: &'a FileBytes) -> View<'a> {
+        match self {
+            Self::Ptd(header) => View::Ptd(ptd::File::reopen(bytes.bytes(), *header)),
+            Self::Gguf(names) => View::Gguf(names),
+        }
+    }
 }
 
 impl External {
     /// Adds a file. A name may occur once.
     pub(crate) fn add(&mut self, name: &str, bytes: FileBytes) -> Result<(), Error> {
-        let size = bytes.size();
-        let invalid = |error| Error::Format { file: name.to_owned(), error };
-        let header = ptd::Header::parse(bytes.bytes(), size).map_err(invalid)?;
-        let file = ptd::File::parse(bytes.bytes(), header, size).map_err(invalid)?;
-        for index in 0..file.len() {
-            if self.find(file.key(index)).is_some() {
-                return Err(Error::DuplicateData { file: name.to_owned(), key: file.key(index).to_owned() });
-            }
+        let index = Index::parse(&bytes).map_err(|error| Error::Format { file: name.to_owned(), error })?;
+        if let Some(key) = index.view(&bytes).keys().find(|key| self.find(key).is_some()) {
+            return Err(Error::DuplicateData { file: name.to_owned(), key: key.to_owned() });
         }
-        self.files.push((header, bytes));
+        self.files.push((index, bytes));
         Ok(())
     }
 
@@ -38,11 +122,11 @@ impl External {
         all.flat_map(move |all| [&all[..bytes.min(all.len())], &all[all.len().saturating_sub(bytes)..]])
     }
 
-    fn views(&self) -> impl Iterator<Item = (ptd::File<'_>, &FileBytes)> {
-        self.files.iter().map(|(header, bytes)| (ptd::File::reopen(bytes.bytes(), *header), bytes))
+    fn views(&self) -> impl Iterator<Item = (View<'_>, &FileBytes)> {
+        self.files.iter().map(|(index, bytes)| (index.view(bytes), bytes))
     }
 
-    fn entry(&self, entry: u32) -> Option<(ptd::File<'_>, &FileBytes, usize)> {
+    fn entry(&self, entry: u32) -> Option<(View<'_>, &FileBytes, usize)> {
         let mut index = usize::try_from(entry).ok()?;
         for (file, bytes) in self.views() {
             if index < file.len() {
@@ -82,5 +166,59 @@ impl NamedData for External {
             let range = file.range(index);
             bytes.release(range.start, range.end.saturating_sub(range.start));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sconce_format::ptd::model::{Data, Entry};
+
+    fn bytes(file: &[u8]) -> FileBytes {
+        FileBytes::from_bytes(file).unwrap()
+    }
+
+    fn data_file(key: &str) -> FileBytes {
+        let entry = Entry { key: key.to_owned(), data: vec![7; 5].into(), layout: None };
+        bytes(&Data { version: 0, entries: vec![entry] }.write())
+    }
+
+    /// A GGUF file of one tensor: two numbers.
+    fn weights(name: &str) -> Vec<u8> {
+        let mut file = Vec::from(*b"GGUF\x03\0\0\0");
+        for number in [1, 0, name.len() as u64] {
+            file.extend(number.to_le_bytes());
+        }
+        file.extend(name.as_bytes());
+        file.extend([1u32, 2, 0, 0, 0, 0].iter().flat_map(|number| number.to_le_bytes()));
+        file.resize(file.len().next_multiple_of(32), 0);
+        file.extend([1.5f32, -2.0].iter().flat_map(|number| number.to_le_bytes()));
+        file
+    }
+
+    #[test]
+    fn files_of_both_kinds_are_one_map() {
+        let mut external = External::default();
+        external.add("a.ptd", data_file("a")).unwrap();
+        external.add("b.gguf", bytes(&weights("b.weight"))).unwrap();
+        assert_eq!(external.find("a").and_then(|entry| external.bytes(entry)), Some(&[7; 5][..]));
+        let entry = external.find("b.weight").unwrap();
+        let expected = [1.5f32.to_le_bytes(), (-2.0f32).to_le_bytes()].concat();
+        assert_eq!(external.bytes(entry), Some(&expected[..]));
+        assert!(external.layout(entry).is_none());
+        external.release(entry);
+        assert_eq!(external.find("c"), None);
+        assert_eq!(external.samples(2).count(), 4);
+    }
+
+    #[test]
+    fn a_name_occurs_once_and_broken_files_are_named() {
+        let mut external = External::default();
+        external.add("a.ptd", data_file("b.weight")).unwrap();
+        let again = external.add("b.gguf", bytes(&weights("b.weight"))).unwrap_err();
+        assert!(again.to_string().contains("b.weight"), "{again}");
+        let whole = weights("c");
+        let short = external.add("c.gguf", bytes(&whole[..whole.len() - 1])).unwrap_err();
+        assert!(short.to_string().starts_with("c.gguf: tensor 0: it ends at byte"), "{short}");
     }
 }

@@ -365,7 +365,7 @@ fn delegate_error(method: Method<'_>, index: usize, error: CoreError, reason: St
     }
 }
 
-fn open(path: &Path, copy: bool) -> Result<FileBytes, Error> {
+pub(crate) fn open(path: &Path, copy: bool) -> Result<FileBytes, Error> {
     let opened = if copy { FileBytes::read(path) } else { FileBytes::map(path) };
     opened.map_err(|error| Error::Io { file: path.display().to_string(), error })
 }

@@ -136,7 +136,7 @@ impl Options {
         self
     }
 
-    /// An external data file (`.ptd`); may be given several times.
+    /// An external data file (`.ptd`, or GGUF for delegates); may be given several times.
     pub fn data(mut self, path: impl AsRef<Path>) -> Self {
         self.data.push(path.as_ref().to_owned());
         self

@@ -1,6 +1,6 @@
 //! The payload of a part while its tensors are added.
 
-use super::Blocks;
+use super::{Blocks, Found, Order, Weights};
 use crate::ir::{Call, Constants, Data, Delegate, Function, Origin, Output, TensorType, ValueId};
 use crate::partition::Part;
 use crate::size::{Atom, Size, Symbol};
@@ -17,6 +17,7 @@ pub(super) struct Builder<'p> {
     function: &'p Function,
     constants: &'p Constants<'p>,
     blocks: Option<Blocks>,
+    weights: Option<&'p Weights>,
     graph: Graph,
     data: Vec<(String, Data)>,
     /// Tensors of the payload by our values.
@@ -50,6 +51,7 @@ impl<'p> Builder<'p> {
             function,
             constants,
             blocks: None,
+            weights: None,
             graph: Graph::default(),
             data: Vec::new(),
             tensors: HashMap::new(),
@@ -62,8 +64,8 @@ impl<'p> Builder<'p> {
     }
 
     /// A payload with the inputs, states and outputs of a part.
-    pub(super) fn new(part: &Part<'p>, blocks: Option<Blocks>) -> Result<Self, String> {
-        let mut builder = Self { blocks, rehearsal: false, ..Self::rehearsal(part.function, part.constants) };
+    pub(super) fn new(part: &Part<'p>, blocks: Option<Blocks>, weights: Option<&'p Weights>) -> Result<Self, String> {
+        let mut builder = Self { blocks, weights, rehearsal: false, ..Self::rehearsal(part.function, part.constants) };
         builder.outputs = part.outputs.iter().copied().zip(0..).collect();
         for &input in &part.inputs {
             for size in &builder.ty(input)?.sizes {
@@ -101,6 +103,9 @@ impl<'p> Builder<'p> {
         call.reads(&mut |value| values.push(value));
         for value in values {
             let ty = self.ty(value)?;
+            if call.operator() != Some("aten::linear") && self.alternating(value).is_some() {
+                return Err("only a linear layer can read a weight whose heads alternate in the file".to_owned());
+            }
             if !ty.is_contiguous() {
                 return Err("a tensor does not lie row by row".to_owned());
             }
@@ -254,7 +259,13 @@ impl<'p> Builder<'p> {
         let Origin::Constant(id) = self.function.get(value).origin else {
             return Err("it reads a value that is nowhere".to_owned());
         };
-        let (element, sizes) = (self.element(value)?, self.numbers(value)?);
+        let element = self.element(value)?;
+        if let Some(found) = self.found(value) {
+            let tensor = self.stored(value, found, &|own| own == element)?;
+            self.tensors.insert(value, tensor);
+            return Ok(tensor);
+        }
+        let sizes = self.numbers(value)?;
         let tensor = self.constant(element, &sizes, Data::Constant(id))?;
         self.tensors.insert(value, tensor);
         Ok(tensor)
@@ -298,14 +309,57 @@ impl<'p> Builder<'p> {
             return Err(format!("a weight of the sizes {sizes:?} has {bytes} bytes"));
         }
         let key = self.named(element, data);
+        Ok(self.kept(element, sizes, key))
+    }
+
+    /// The tensor of a constant that has a name.
+    fn kept(&mut self, element: Element, sizes: &[usize], key: String) -> u32 {
         if let Some(&tensor) = self.known.get(&(key.clone(), sizes.to_vec())) {
-            return Ok(tensor);
+            return tensor;
         }
         let extents = sizes.iter().map(|&size| Extent::Fixed(size as i64)).collect();
         let role = Role::Constant(key.clone());
         let tensor = self.graph.push(Tensor { element, sizes: extents, op: Op::Leaf, sources: Vec::new(), role });
         self.known.insert((key, sizes.to_vec()), tensor);
-        Ok(tensor)
+        tensor
+    }
+
+    /// The name of a constant in the module.
+    fn module_name(&self, value: ValueId) -> Option<&'p str> {
+        let Origin::Constant(id) = self.function.get(value).origin else { return None };
+        Some(&self.constants.0.get(id.0 as usize)?.name)
+    }
+
+    /// What a constant is in the file of weights, if it is there.
+    fn found(&self, value: ValueId) -> Option<Found<'p>> {
+        self.weights?.find(self.module_name(value)?)
+    }
+
+    /// The heads in which halves alternate in what a constant is in the file of weights.
+    pub(super) fn alternating(&self, value: ValueId) -> Option<usize> {
+        match self.found(value)?.order {
+            Order::Same => None,
+            Order::Alternating(heads) => Some(heads),
+        }
+    }
+
+    /// A constant that stays in the file of weights, whose elements must be `usable`.
+    fn stored(&mut self, value: ValueId, found: Found<'_>, usable: &dyn Fn(Element) -> bool) -> Result<u32, String> {
+        let (name, Found { name: key, stored, .. }) = (self.module_name(value).unwrap_or_default(), found);
+        let sizes = self.numbers(value)?;
+        if sizes != stored.sizes {
+            return Err(format!("{name} has the sizes {sizes:?}, and {key} in the file of weights {:?}", stored.sizes));
+        }
+        let Some(element) = stored.element() else {
+            return Err(format!(
+                "{name} is {key} in the file of weights, of ggml's type {}, which is not supported",
+                stored.kind
+            ));
+        };
+        if !usable(element) {
+            return Err(format!("{name} is {key} in the file of weights, and it cannot be {} here", element.name()));
+        }
+        Ok(self.kept(element, &sizes, key.to_owned()))
     }
 
     /// Numbers that are known.
@@ -335,6 +389,11 @@ impl<'p> Builder<'p> {
         };
         if self.ty(value)?.dtype != ScalarType::Float {
             return Err(format!("its weight is {}", self.ty(value)?.dtype));
+        }
+        if let Some(found) = self.found(value) {
+            let other = |own: Element| matches!(own, Element::F16 | Element::Bf16) || own.is_quantized();
+            let weight = self.stored(value, found, &|own| own == Element::F32 || (!transposed && other(own)))?;
+            return if transposed { self.transposed(value, weight) } else { Ok(weight) };
         }
         if self.rehearsal || (!transposed && self.blocks.is_none()) {
             return self.operand(value);
@@ -376,6 +435,29 @@ impl<'p> Builder<'p> {
         let tensor = self.graph.push(Tensor { element, sizes, op, sources, role });
         self.tensors.insert(value, tensor);
         Ok(())
+    }
+
+    /// Adds a call's result, of rows whose heads have halves that alternate: they become halves again.
+    pub(super) fn define_halves(
+        &mut self,
+        value: ValueId,
+        heads: usize,
+        op: Op,
+        sources: Vec<u32>,
+    ) -> Result<(), String> {
+        let sizes = self.ty(value)?.sizes.clone();
+        let (width, outer) = sizes.split_last().ok_or("its result is a single number")?;
+        let width = width.number().ok_or("its result has rows whose size is not known")?;
+        let count = i64::try_from(heads).unwrap_or(0);
+        if count == 0 || width % count != 0 || width / count % 2 != 0 {
+            return Err(format!("the file of weights has {heads} heads (attention.head_count) in {width} rows"));
+        }
+        let rows = outer.iter().fold(Size::from(count), |rows, size| rows.times(size));
+        let (two, half) = (Size::from(2), Size::from(width / count / 2));
+        let product = self.between(value, &sizes, op, sources)?;
+        let pairs = self.between(value, &[rows.clone(), half.clone(), two.clone()], Op::View, vec![product])?;
+        let halves = self.between(value, &[rows, two, half], Op::Permute { order: vec![0, 2, 1] }, vec![pairs])?;
+        self.define(value, Op::View, vec![halves])
     }
 
     /// Adds a tensor on the way to a result, of the same elements as `like`.

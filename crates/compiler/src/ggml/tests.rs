@@ -146,7 +146,7 @@ fn weights_become_blocks_where_rows_are_whole_blocks() {
         let mut method = Method::default();
         let (x, weight) = (method.input(floats(&[1, columns])), method.numbers(&[16, columns]));
         let y = method.call("aten::linear", vec![("input", x.into()), ("weight", weight.into())], floats(&[1, 16]));
-        let own = Ggml { blocks: Some(Blocks { element: Element::Q4K, quantizer }) };
+        let own = Ggml { blocks: Some(Blocks { element: Element::Q4K, quantizer }), weights: None };
         let (program, _) = method.partitioned(y, own);
         let graph = Graph::read(&program.delegates[0].payload).unwrap();
         assert_eq!(graph.tensors[1].element, expected);

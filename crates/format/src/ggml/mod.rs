@@ -7,7 +7,6 @@
 //! Payloads of the same tables without an identifier, as other exporters write them, are read too (`legacy`); what they
 //! leave open is settled there.
 
-mod element;
 mod extent;
 mod legacy;
 mod op;
@@ -15,7 +14,7 @@ mod rules;
 mod schema;
 pub mod shape;
 
-pub use element::Element;
+pub use crate::Element;
 pub use extent::{Combine, Extent, Step};
 pub use op::Op;
 pub use rules::Bound;

@@ -59,6 +59,11 @@ impl<'a> Model<'a> {
     pub fn tensor(&self, name: &str) -> Option<&Tensor<'a>> {
         self.tensors.get(name)
     }
+
+    /// The names of parameters, buffers and constants.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
+    }
 }
 
 impl<'a> Archive<'a> {

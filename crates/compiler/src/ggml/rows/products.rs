@@ -25,10 +25,17 @@ fn linear(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
         return Err("its weight is no matrix".to_owned());
     }
     let mut sources = vec![b.float(arguments.tensor("input")?)?, b.weight(weight, false)?];
+    let heads = b.alternating(weight);
     if let Some(bias) = arguments.optional("bias") {
+        if b.alternating(bias) != heads {
+            return Err("its weight is in the file of weights, and its bias is not".to_owned());
+        }
         sources.push(b.float(bias)?);
     }
-    b.define(call.outputs[0], Op::Linear, sources)
+    match heads {
+        None => b.define(call.outputs[0], Op::Linear, sources),
+        Some(heads) => b.define_halves(call.outputs[0], heads, Op::Linear, sources),
+    }
 }
 
 /// A product of two matrices, plus a bias.

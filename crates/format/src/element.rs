@@ -1,4 +1,4 @@
-//! Element types: one table.
+//! Element types of ggml, in its payloads and in GGUF files: one table.
 
 use crate::ScalarType;
 
