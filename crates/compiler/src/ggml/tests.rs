@@ -23,9 +23,13 @@ impl Method {
     }
 
     fn numbers(&mut self, sizes: &[i64]) -> ValueId {
+        self.named("w", sizes)
+    }
+
+    fn named(&mut self, name: &str, sizes: &[i64]) -> ValueId {
         let count: i64 = sizes.iter().product();
         let bytes: Vec<u8> = (0..count).flat_map(|number| (number as f32).to_le_bytes()).collect();
-        let id = self.program.constants.add("w", bytes);
+        let id = self.program.constants.add(name, bytes);
         self.function.value(Kind::Tensor(floats(sizes)), Origin::Constant(id), "w")
     }
 
@@ -35,12 +39,16 @@ impl Method {
         value
     }
 
-    fn partitioned(mut self, result: ValueId, own: Ggml) -> (Program<'static>, Report) {
+    fn partitioned(self, result: ValueId, own: Ggml) -> (Program<'static>, Report) {
+        self.attempted(result, own).unwrap()
+    }
+
+    fn attempted(mut self, result: ValueId, own: Ggml) -> Result<(Program<'static>, Report), Error> {
         self.function.outputs = vec![Output::Value(result)];
         self.function.body.outputs = vec![result];
         self.program.functions.push(self.function);
-        let report = partition(&mut self.program, &[Box::new(own)], &|_, _| Ok(())).unwrap();
-        (self.program, report)
+        let report = partition(&mut self.program, &[Box::new(own)], &|_, _| Ok(()))?;
+        Ok((self.program, report))
     }
 
     /// The payload of a method of which all is delegated in one part.
@@ -151,4 +159,112 @@ fn weights_become_blocks_where_rows_are_whole_blocks() {
         let graph = Graph::read(&program.delegates[0].payload).unwrap();
         assert_eq!(graph.tensors[1].element, expected);
     }
+}
+
+/// A GGUF file of the llama family with 2 heads, and with these tensors: sizes innermost first, and type. All data are the
+/// same zeros.
+fn weights(tensors: &[(&str, &[u64], u32)]) -> Weights {
+    fn text(file: &mut Vec<u8>, text: &str) {
+        file.extend((text.len() as u64).to_le_bytes());
+        file.extend(text.as_bytes());
+    }
+    let mut file = Vec::from(*b"GGUF\x03\0\0\0");
+    file.extend([tensors.len() as u64, 2].map(u64::to_le_bytes).concat());
+    text(&mut file, "general.architecture");
+    file.extend(8u32.to_le_bytes());
+    text(&mut file, "llama");
+    text(&mut file, "llama.attention.head_count");
+    file.extend([4u32, 2].map(u32::to_le_bytes).concat());
+    for (name, sizes, kind) in tensors {
+        text(&mut file, name);
+        file.extend((sizes.len() as u32).to_le_bytes());
+        file.extend(sizes.iter().flat_map(|size| size.to_le_bytes()));
+        file.extend(kind.to_le_bytes());
+        file.extend(0u64.to_le_bytes());
+    }
+    file.resize(file.len() + 8192, 0);
+    Weights::read(&file).unwrap()
+}
+
+/// A table, a norm, the keys of a layer, and the head.
+fn language_model(method: &mut Method) -> ValueId {
+    let ids = method.input(TensorType::fixed(ScalarType::Long, &[3]));
+    let table = method.named("model.embed_tokens.weight", &[8, 32]);
+    let rows = floats(&[3, 32]);
+    let x = method.call("aten::embedding", vec![("weight", table.into()), ("indices", ids.into())], rows.clone());
+    let scale = method.named("model.norm.weight", &[32]);
+    let args = vec![("input", x.into()), ("normalized_shape", vec![Size::from(32)].into()), ("weight", scale.into())];
+    let x = method.call("aten::rms_norm", args, rows.clone());
+    let keys = method.named("model.layers.0.self_attn.k_proj.weight", &[32, 32]);
+    let x = method.call("aten::linear", vec![("input", x.into()), ("weight", keys.into())], rows);
+    let head = method.named("lm_head.weight", &[8, 32]);
+    method.call("aten::linear", vec![("input", x.into()), ("weight", head.into())], floats(&[3, 8]))
+}
+
+/// Types of ggml.
+const F32: u32 = 0;
+const F16: u32 = 1;
+const Q8_0: u32 = 8;
+
+#[test]
+fn weights_stay_in_their_file() {
+    let mut method = Method::default();
+    let y = language_model(&mut method);
+    let stored = weights(&[
+        ("token_embd.weight", &[32, 8], Q8_0),
+        ("output_norm.weight", &[32], F32),
+        ("blk.0.attn_k.weight", &[32, 32], F16),
+    ]);
+    let (program, report) = method.partitioned(y, Ggml { blocks: None, weights: Some(stored) });
+    assert_eq!(report.refused, []);
+    assert_eq!(program.delegates[0].data, []);
+    let graph = Graph::read(&program.delegates[0].payload).unwrap();
+    let constants: Vec<_> = graph
+        .tensors
+        .iter()
+        .filter_map(|tensor| match &tensor.role {
+            Role::Constant(key) => Some((&key[..], tensor.element, tensor.sizes.len())),
+            _ => None,
+        })
+        .collect();
+    // The head is the table: they are tied, and one tensor.
+    let expected = [
+        ("token_embd.weight", Element::Q8_0, 2),
+        ("output_norm.weight", Element::F32, 1),
+        ("blk.0.attn_k.weight", Element::F16, 2),
+    ];
+    assert_eq!(constants, expected);
+    // Keys of two heads of 16: pairs become halves.
+    let halves = Op::Permute { order: vec![0, 2, 1] };
+    let expected = [&Op::Embedding, &Op::RmsNorm { epsilon: f32::EPSILON }, &Op::Linear, &Op::View, &halves, &Op::View];
+    assert_eq!(ops(&graph)[..6], expected);
+    assert!(graph.tensors.iter().any(|tensor| tensor.sizes == [6, 8, 2].map(Extent::Fixed)));
+}
+
+#[test]
+fn weights_that_do_not_fit_are_named() {
+    let refused = |tensors: &[(&str, &[u64], u32)]| {
+        let mut method = Method::default();
+        let y = language_model(&mut method);
+        let own = Ggml { blocks: None, weights: Some(weights(tensors)) };
+        method.attempted(y, own).unwrap_err().to_string()
+    };
+    let sizes = refused(&[("token_embd.weight", &[32, 9], F32)]);
+    assert!(sizes.contains("model.embed_tokens.weight has the sizes [8, 32]"), "{sizes}");
+    assert!(sizes.contains("token_embd.weight in the file of weights [9, 32]"), "{sizes}");
+    let element = refused(&[("output_norm.weight", &[32], F16)]);
+    assert!(element.contains("model.norm.weight is output_norm.weight"), "{element}");
+    assert!(element.contains("cannot be f16"), "{element}");
+    let unknown = refused(&[("token_embd.weight", &[32, 8], 20)]);
+    assert!(unknown.contains("of ggml's type 20"), "{unknown}");
+}
+
+#[test]
+fn what_the_file_has_not_stays_in_the_program() {
+    let mut method = Method::default();
+    let y = language_model(&mut method);
+    let stored = weights(&[("output_norm.weight", &[32], F32)]);
+    let (program, _) = method.partitioned(y, Ggml { blocks: None, weights: Some(stored) });
+    // The table and the head have the same numbers.
+    assert_eq!(program.delegates[0].data.len(), 2);
 }
