@@ -11,11 +11,13 @@
 //! | [`model`] | modules and sessions |
 //! | [`meta`] | what a method takes and gives |
 //! | [`compile`] | exported programs to programs |
+//! | [`ggml`] | parts of programs as payloads of ggml, for the official exporter |
 //! | [`error`] | errors as `sconce.Error` |
 
 mod array;
 mod compile;
 mod error;
+mod ggml;
 mod input;
 mod meta;
 mod model;
@@ -26,7 +28,9 @@ mod _sconce {
     #[pymodule_export]
     use crate::array::Tensor;
     #[pymodule_export]
-    use crate::compile::{compile, compiler_backends, lower_for_ggml, refused_by_ggml};
+    use crate::compile::{compile, compiler_backends};
+    #[pymodule_export]
+    use crate::ggml::{choices_of_ggml, lower_for_ggml, payloads_of_ggml};
     #[pymodule_export]
     use crate::model::{Module, Session, backend_names, instruction_sets, operator_names};
 
