@@ -30,6 +30,9 @@ _library.define("elsewhere(Tensor[] inputs) -> Tensor[]")
 def archive(program: ExportedProgram) -> bytes:
     """The program with torch's own operators, saved. Weights that are not there are made up."""
     graph_module = copy.deepcopy(program.graph_module)
+    for node, original in zip(graph_module.graph.nodes, program.graph.nodes):
+        # Copies of nodes that are called as something of Python, such as `input`, get other names.
+        node.name = original.name
     _say_plainly(graph_module)
     parameters = program.graph_signature.parameters
     plain = ExportedProgram(
