@@ -233,7 +233,7 @@ impl<'c> Tensor<'c> {
     /// Rows of zero mean and unit variance.
     pub(crate) fn norm(self, epsilon: f32) -> Result<Self, String> {
         let (raw, context) = (self.packed()?, self.context);
-        if !(epsilon >= 0.0) {
+        if epsilon.is_nan() || epsilon < 0.0 {
             return Err(format!("a norm with the epsilon {epsilon}"));
         }
         // SAFETY: any contiguous tensor of float32 will do, and epsilon is not negative.
@@ -243,7 +243,7 @@ impl<'c> Tensor<'c> {
     /// Rows of unit mean square.
     pub(crate) fn rms_norm(self, epsilon: f32) -> Result<Self, String> {
         let (raw, context) = (self.packed()?, self.context);
-        if !(epsilon >= 0.0) {
+        if epsilon.is_nan() || epsilon < 0.0 {
             return Err(format!("a norm with the epsilon {epsilon}"));
         }
         // SAFETY: any contiguous tensor of float32 will do, and epsilon is not negative.
@@ -513,7 +513,7 @@ impl<'c> Tensor<'c> {
     /// Groups of channels of zero mean and unit variance, of images `[w, h, c, n]`.
     pub(crate) fn group_norm(self, groups: i32, epsilon: f32) -> Result<Self, String> {
         let channels = self.sizes()[2];
-        if groups < 1 || channels % i64::from(groups) != 0 || !(epsilon >= 0.0) {
+        if groups < 1 || channels % i64::from(groups) != 0 || epsilon.is_nan() || epsilon < 0.0 {
             return Err(format!("{groups} groups of {channels} channels"));
         }
         let (raw, context) = (self.packed()?, self.context);
