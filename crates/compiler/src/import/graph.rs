@@ -128,7 +128,10 @@ impl<'m> Importer<'m, '_> {
 
     /// A call with results of its own, or views.
     fn call(&mut self, mut call: Call, node: &'m Node, scope: &mut Scope<'m>, view: bool) -> Result<(), Error> {
-        let (names, types) = self.results(node, scope)?;
+        let (names, mut types) = self.results(node, scope)?;
+        if call.operator() == Some("aten::lstm.input") {
+            types.iter_mut().skip(1).for_each(without_excess);
+        }
         for (name, kind) in names.iter().zip(&types) {
             call.outputs.push(self.function.value(kind.clone(), Origin::Call, *name));
         }
@@ -559,5 +562,17 @@ fn source(node: &Node, handle: u32) -> Source {
         target: node.target.clone(),
         stack_trace: stack_trace(node).to_owned(),
         module: module.unwrap_or_default(),
+    }
+}
+
+/// The state of an LSTM has three dimensions, or two; exports of torch 2.9 say four, with a second one of size 1.
+fn without_excess(kind: &mut Kind) {
+    if let Kind::Tensor(ty) = kind
+        && ty.rank() == 4
+        && ty.sizes[1].number() == Some(1)
+    {
+        let mut sizes = ty.sizes.clone();
+        sizes.remove(1);
+        *ty = ty.with_sizes(sizes);
     }
 }
