@@ -83,10 +83,13 @@ fn kind(element: Element) -> ffi::ggml_type {
     }
 }
 
+/// Most elements of a tensor, so that bytes never overflow.
+const MOST: usize = if usize::BITS > 32 { 1 << (usize::BITS - 24) } else { 1 << 27 };
+
 /// How many elements there are.
 fn volume(sizes: Sizes) -> Option<usize> {
     let count = |all: usize, size: &i64| all.checked_mul(usize::try_from(*size).ok()?);
-    sizes.iter().try_fold(1, count).filter(|&count| count <= 1 << 40)
+    sizes.iter().try_fold(1, count).filter(|&count| count <= MOST)
 }
 
 /// Checks that a tensor of these sizes can be described.
