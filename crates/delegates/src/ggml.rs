@@ -87,7 +87,7 @@ struct Lazy(Option<Session>);
 
 impl Delegate for Part {
     fn outputs(&self) -> usize {
-        self.model.graph().outputs().len()
+        self.model.outputs().len()
     }
 
     fn new_state(&self) -> Result<Owned<dyn DelegateState>, Fault> {
@@ -104,7 +104,7 @@ impl Delegate for Part {
                 session.insert(self.model.session(call.parallel().width()).map_err(|_| no_memory)?)
             }
         };
-        let (places, results) = (self.model.graph().inputs(), self.model.graph().outputs());
+        let (places, results) = (self.model.inputs(), self.model.outputs());
         let arguments = places.len() + results.len();
         if call.len() != arguments {
             let count = Fault::new(Code::InvalidProgram, "the delegate takes {} arguments, the call passes {}");

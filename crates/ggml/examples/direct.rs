@@ -7,7 +7,6 @@
 //! Element type of the weights, sizes (dim, hidden, layers, heads, heads of keys, vocabulary, length), tokens, threads. One
 //! graph is built and placed once, as the engine does; the weights are arbitrary, because speed does not depend on them.
 #![allow(unsafe_code, reason = "it drives a C library by hand")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "the whole program is one conversation with ggml")]
 
 #[cfg(feature = "ggml")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -50,14 +49,19 @@ mod direct {
         let element = Element::ALL.iter().find(|own| own.name() == element).ok_or("no such element type")?;
         let sizes = sizes.split(',').map(str::parse).collect::<Result<Vec<i64>, _>>()?;
         let sizes = <[i64; 7]>::try_from(sizes).map_err(|_| "seven sizes")?;
+        // SAFETY: `decode` asks for sizes that make a Llama, and ggml stops at others.
         let seconds = unsafe { decode(element.ggml(), sizes, count.parse()?, threads.parse()?) };
         eprintln!("{:.1} tokens a second", count.parse::<f64>()? / seconds);
         Ok(())
     }
 
+    /// # Safety
+    /// The sizes must be those of a Llama: heads divide the dimension, heads of keys the heads, and rows are whole blocks.
     unsafe fn decode(kind: ggml_type, sizes: [i64; 7], count: i64, threads: i32) -> f64 {
         let [dim, hidden, layers, heads, kv_heads, vocabulary, length] = sizes;
         let head = dim / heads;
+        // SAFETY: one thread talks to ggml; contexts, buffers and the thread pool live until the process ends, and every
+        // tensor is made and bound before it is computed.
         unsafe {
             let context =
                 |bytes| ggml_init(ggml_init_params { mem_size: bytes, mem_buffer: null_mut(), no_alloc: true });

@@ -36,6 +36,9 @@ impl Options {
 /// A graph with its constants.
 pub struct Model {
     graph: Graph,
+    /// The positions of inputs and outputs, which every run asks for.
+    inputs: Vec<u32>,
+    outputs: Vec<u32>,
     options: Options,
     device: Device,
     weights: Buffer,
@@ -141,7 +144,8 @@ impl Model {
             };
         }
         let weights = device.buffer(weights)?;
-        let mut model = Self { graph, options, device, weights, offsets, states, initial: Vec::new() };
+        let (inputs, outputs) = (graph.inputs(), graph.outputs());
+        let mut model = Self { graph, inputs, outputs, options, device, weights, offsets, states, initial: Vec::new() };
         model.upload(data)?;
         Ok(model)
     }
@@ -170,6 +174,16 @@ impl Model {
         &self.graph
     }
 
+    /// The positions of the inputs in the graph.
+    pub fn inputs(&self) -> &[u32] {
+        &self.inputs
+    }
+
+    /// The positions of the outputs in the graph.
+    pub fn outputs(&self) -> &[u32] {
+        &self.outputs
+    }
+
     /// A session with so many threads, unless the options say otherwise.
     pub fn session(&self, threads: usize) -> Result<Session, String> {
         let workers = Workers::new(self.device, self.options.threads.unwrap_or(threads))?;
@@ -188,7 +202,7 @@ impl Model {
     /// The sizes of the outputs for inputs of these sizes; makes a plan for them if there is none yet.
     pub fn output_sizes(&self, session: &mut Session, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, String> {
         let planned = self.planned(session, inputs)?;
-        Ok(self.graph.outputs().iter().map(|&output| planned.bound.sizes[output as usize].clone()).collect())
+        Ok(self.outputs.iter().map(|&output| planned.bound.sizes[output as usize].clone()).collect())
     }
 
     /// Runs. Inputs and outputs are bytes row by row, of the sizes that [`Model::output_sizes`] was asked for.
@@ -200,7 +214,7 @@ impl Model {
         outputs: &mut [&mut [u8]],
     ) -> Result<(), Error> {
         let planned = self.planned(session, sizes)?;
-        let places = self.graph.inputs();
+        let places = &self.inputs;
         let Planned { plan, limits, copies, constants, .. } = planned;
         let mut slots = 0..;
         let first = (0..places.len()).map(|input| (input, limits.get(input).copied().flatten()));
@@ -217,7 +231,7 @@ impl Model {
             plan.write(slot, bytes)?;
         }
         planned.plan.compute()?;
-        for (index, (&place, bytes)) in self.graph.outputs().iter().zip(outputs).enumerate() {
+        for (index, (&place, bytes)) in self.outputs.iter().zip(outputs).enumerate() {
             match self.graph.tensors[place as usize].element {
                 Element::Bool => {
                     let mut numbers = vec![0; bytes.len() * 4];
@@ -257,7 +271,7 @@ impl Model {
             let mut scope = Scope {
                 context,
                 bound: &bound,
-                limits: vec![None; self.graph.inputs().len()],
+                limits: vec![None; self.inputs.len()],
                 copies: Vec::new(),
                 constants: Vec::new(),
             };
@@ -332,8 +346,8 @@ impl Model {
         let input = |place: u32| values[place as usize].tensor;
         let output = |place: u32| values[place as usize].tensor.contiguous();
         Ok(Ends {
-            inputs: self.graph.inputs().into_iter().map(input).collect(),
-            outputs: self.graph.outputs().into_iter().map(output).collect::<Result<_, _>>()?,
+            inputs: self.inputs.iter().copied().map(input).collect(),
+            outputs: self.outputs.iter().copied().map(output).collect::<Result<_, _>>()?,
             effects,
         })
     }

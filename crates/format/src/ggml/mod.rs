@@ -17,7 +17,7 @@ pub mod shape;
 pub use crate::Element;
 pub use extent::{Combine, Extent, Step};
 pub use op::Op;
-pub use rules::Bound;
+pub use rules::{Bound, MOST};
 pub use schema::*;
 
 use crate::builder::{Builder, Slot};

@@ -6,7 +6,7 @@ use std::string::String;
 use std::vec::Vec;
 
 /// Most elements of a tensor, so that bytes never overflow.
-const MOST: usize = if usize::BITS > 32 { 1 << (usize::BITS - 24) } else { 1 << 27 };
+pub const MOST: usize = if usize::BITS > 32 { 1 << (usize::BITS - 24) } else { 1 << 27 };
 
 pub(super) fn check(graph: &Graph) -> Result<(), String> {
     for (place, tensor) in (0..).zip(&graph.tensors) {

@@ -13,7 +13,7 @@ mod device;
 pub(crate) use device::{Buffer, Device, Ends, Plan, Workers};
 
 use llama_cpp_sys_2 as ffi;
-use sconce_format::ggml::Element;
+use sconce_format::ggml::{Element, MOST};
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr::{self, NonNull};
@@ -82,9 +82,6 @@ fn kind(element: Element) -> ffi::ggml_type {
         other => other.ggml(),
     }
 }
-
-/// Most elements of a tensor, so that bytes never overflow.
-const MOST: usize = if usize::BITS > 32 { 1 << (usize::BITS - 24) } else { 1 << 27 };
 
 /// How many elements there are.
 fn volume(sizes: Sizes) -> Option<usize> {
