@@ -109,7 +109,7 @@ impl Site<'_, '_> {
             return value;
         }
         let mut sizes = ty.sizes.clone();
-        sizes[dim] = end.minus(&start);
+        sizes.iter_mut().skip(dim).take(1).for_each(|size| *size = end.minus(&start));
         let range = [("dim", (dim as i64).into()), ("start", start.into()), ("end", end.into())];
         self.call("aten::slice.Tensor", [("self", value.into())].into_iter().chain(range), ty.with_sizes(sizes))
     }
@@ -117,8 +117,7 @@ impl Site<'_, '_> {
     /// One index of a dimension, which goes.
     pub fn select(&mut self, value: ValueId, dim: usize, index: Size) -> ValueId {
         let ty = self.ty(value);
-        let mut sizes = ty.sizes.clone();
-        sizes.remove(dim);
+        let sizes = reduced(&ty.sizes, &[dim], false);
         let args = [("self", value.into()), ("dim", (dim as i64).into()), ("index", index.into())];
         self.call("aten::select.int", args, ty.with_sizes(sizes))
     }
@@ -211,14 +210,16 @@ impl Site<'_, '_> {
     /// The tensor with two dimensions exchanged.
     pub fn transposed(&mut self, value: ValueId, a: usize, b: usize) -> ValueId {
         let mut order: Vec<usize> = (0..self.ty(value).rank()).collect();
-        order.swap(a, b);
+        if a.max(b) < order.len() {
+            order.swap(a, b);
+        }
         self.permute(value, &order)
     }
 
     /// The same elements with a dimension of size one more.
     pub fn unsqueeze(&mut self, value: ValueId, dim: usize) -> ValueId {
         let mut sizes = self.ty(value).sizes;
-        sizes.insert(dim, 1.into());
+        sizes.insert(dim.min(sizes.len()), 1.into());
         self.view(value, sizes)
     }
 }

@@ -10,21 +10,21 @@ use crate::lower::Site;
 use crate::size::Size;
 
 pub(super) const RULES: Table = &[
-    ("aten::lstm.input", |site| layers(site, lstm)),
-    ("aten::gru.input", |site| layers(site, gru)),
+    ("aten::lstm.input", |site| layers(site, 2, lstm)),
+    ("aten::gru.input", |site| layers(site, 1, gru)),
     ("aten::rnn_tanh.input", |site| {
-        layers(site, |site, x, state, weights| plain(site, x, state, weights, "aten::tanh"))
+        layers(site, 1, |site, x, state, weights| plain(site, x, state, weights, "aten::tanh"))
     }),
     ("aten::rnn_relu.input", |site| {
-        layers(site, |site, x, state, weights| plain(site, x, state, weights, "aten::relu"))
+        layers(site, 1, |site, x, state, weights| plain(site, x, state, weights, "aten::relu"))
     }),
-    ("aten::lstm_cell", |site| single(site, lstm)),
-    ("aten::gru_cell", |site| single(site, gru)),
+    ("aten::lstm_cell", |site| single(site, 2, lstm)),
+    ("aten::gru_cell", |site| single(site, 1, gru)),
     ("aten::rnn_tanh_cell", |site| {
-        single(site, |site, x, state, weights| plain(site, x, state, weights, "aten::tanh"))
+        single(site, 1, |site, x, state, weights| plain(site, x, state, weights, "aten::tanh"))
     }),
     ("aten::rnn_relu_cell", |site| {
-        single(site, |site, x, state, weights| plain(site, x, state, weights, "aten::relu"))
+        single(site, 1, |site, x, state, weights| plain(site, x, state, weights, "aten::relu"))
     }),
 ];
 
@@ -99,17 +99,17 @@ fn parts<const N: usize>(site: &mut Site<'_, '_>, gates: ValueId, ty: &TensorTyp
 }
 
 /// Layers upon each other, each in one direction or in both.
-fn layers(site: &mut Site<'_, '_>, cell: Cell) -> Answer {
+fn layers(site: &mut Site<'_, '_>, tensors: usize, cell: Cell) -> Answer {
     if site.bool("train", false) && site.float("dropout", 0.0)? > 0.0 {
         return Err(Error::unsupported("a recurrent layer with dropout while training"));
     }
     let batch_first = site.bool("batch_first", false);
-    let states = match site.arg("hx") {
-        Arg::Value(state) => vec![*state],
-        _ => site.tensors("hx")?,
-    };
+    let states = states(site, tensors, 3)?;
     let directions = if site.bool("bidirectional", false) { 2 } else { 1 };
     let mut input = site.tensor("input")?;
+    if site.ty(input).rank() != 3 {
+        return Err(Error::unsupported("a recurrent layer whose input has not three dimensions"));
+    }
     if batch_first {
         input = site.transposed(input, 0, 1);
     }
@@ -179,12 +179,21 @@ fn weights(site: &Site<'_, '_>, projected: bool) -> Result<Vec<Weights>, Error> 
     Ok(all.chunks_exact(each).map(own).collect())
 }
 
-/// A single step.
-fn single(site: &mut Site<'_, '_>, cell: Cell) -> Answer {
-    let state = match site.arg("hx") {
+/// The state at first: so many tensors of so many dimensions.
+fn states(site: &Site<'_, '_>, tensors: usize, rank: usize) -> Result<Vec<ValueId>, Error> {
+    let states = match site.arg("hx") {
         Arg::Value(state) => vec![*state],
         _ => site.tensors("hx")?,
     };
+    if states.len() != tensors || states.iter().any(|state| site.ty(*state).rank() != rank) {
+        return Err(Error::unsupported("a recurrent layer with such a state"));
+    }
+    Ok(states)
+}
+
+/// A single step.
+fn single(site: &mut Site<'_, '_>, tensors: usize, cell: Cell) -> Answer {
+    let state = states(site, tensors, 2)?;
     let weights = Weights {
         input: site.tensor("w_ih")?,
         hidden: site.tensor("w_hh")?,
