@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs programs on the official runtime and compares with golden outputs, as `sconce check` does on this one.
 
-    official_agrees.py FILE.pte|FOLDER...
+    official_agrees.py [--library=BACKEND.so] [--rtol=X] [--atol=X] FILE.pte|FOLDER...
 
 The golden `NAME.npz` beside `NAME.pte` holds in0, in1, ... and out0, out1, ...; a folder stands for all its programs that
 have one. A value is right if |a - b| <= atol * max(1, largest |golden|) + rtol * |b|, with tolerances that depend on the
@@ -33,6 +33,7 @@ def main():
     parser.add_argument("paths", nargs="*", type=pathlib.Path, metavar="FILE.pte|FOLDER")
     parser.add_argument("--rtol", type=float, help="relative tolerance for all types")
     parser.add_argument("--atol", type=float, help="absolute tolerance for all types")
+    parser.add_argument("--library", help="a shared library to load first, for the backends that it registers")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -55,7 +56,7 @@ def programs(path):
 
 def check(files, arguments):
     """Pairs of a file and what is wrong with it, empty if nothing is."""
-    flags = [argument for argument in arguments if argument.startswith("--")]
+    flags = [argument for argument in arguments if argument.startswith("--")]  # with their values: --rtol=0.1
     worker = None
     for file in files:
         if worker is None:
@@ -78,8 +79,13 @@ def check(files, arguments):
 
 
 def work(options):
+    import ctypes
     import os
 
+    if options.library:
+        from executorch.extension.pybindings import portable_lib  # noqa: F401  (the runtime that it registers with)
+
+        ctypes.CDLL(options.library)
     # The runtime logs to standard output, too; answers go out on a copy of it.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

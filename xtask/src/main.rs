@@ -76,9 +76,10 @@ fn dist(options: &Dist) -> Result<()> {
     let name = tables::artifact_name(target, &backends, options.debug);
     let out = options.out.clone().map_or_else(dist_folder, Ok)?;
 
-    let built = compile::library(&workspace(), target, &host, &tables.features(&backends), options.debug)?;
+    let features = tables.features(&backends);
+    let built = compile::library(&workspace(), target, &host, &features, options.debug)?;
     let staged = out.join("staging").join(&name);
-    prefix::stage(&workspace(), &built, &staged, target, &tables)?;
+    prefix::stage(&built, &staged, target, &tables, &features)?;
     if !options.debug {
         compile::strip(&staged, target, &host)?;
     }

@@ -13,8 +13,9 @@ const TEMPLATES: [(&str, &str); 3] = [
 ];
 const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
-/// Makes `staged` anew from the libraries in `built`.
-pub(crate) fn stage(workspace: &Path, built: &Path, staged: &Path, target: &Target, tables: &Tables) -> Result<()> {
+/// Makes `staged` anew from the libraries in `built`, which have these features.
+pub(crate) fn stage(built: &Path, staged: &Path, target: &Target, tables: &Tables, features: &[String]) -> Result<()> {
+    let workspace = crate::workspace();
     if staged.exists() {
         std::fs::remove_dir_all(staged)?;
     }
@@ -28,7 +29,7 @@ pub(crate) fn stage(workspace: &Path, built: &Path, staged: &Path, target: &Targ
     }
     for (name, folder) in TEMPLATES {
         let template = workspace.join("crates/ffi/cmake").join(format!("{name}.in"));
-        let text = fill(&read(&template)?, target, &tables.version)?;
+        let text = fill(&read(&template)?, target, &tables.version, features)?;
         let path = staged.join(folder).join(name);
         make_parent(&path)?;
         std::fs::write(&path, text)?;
@@ -37,15 +38,16 @@ pub(crate) fn stage(workspace: &Path, built: &Path, staged: &Path, target: &Targ
 }
 
 /// A template with its `@NAMES@` replaced.
-fn fill(template: &str, target: &Target, version: &str) -> Result<String> {
+fn fill(template: &str, target: &Target, version: &str, features: &[String]) -> Result<String> {
     let libraries = &target.libraries;
-    let flags: Vec<String> = libraries.system.iter().map(|library| format!("-l{library}")).collect();
+    let system = libraries.system(features);
+    let flags: Vec<String> = system.iter().map(|library| format!("-l{library}")).collect();
     let values = [
         ("@VERSION@", version),
         ("@SHARED@", &libraries.shared),
         ("@IMPORT@", libraries.import.as_deref().unwrap_or("-")),
         ("@STATIC@", &libraries.static_),
-        ("@SYSTEM_LIBRARIES@", &libraries.system.join(";")),
+        ("@SYSTEM_LIBRARIES@", &system.join(";")),
         ("@SYSTEM_LINK_FLAGS@", &flags.join(" ")),
     ];
     let text = values.iter().fold(template.to_owned(), |text, (name, value)| text.replace(name, value));
@@ -77,9 +79,12 @@ mod tests {
     fn templates_are_filled() {
         let tables = Tables::read(&crate::workspace()).unwrap();
         let target = tables.target("x86_64-pc-windows-gnu").unwrap();
-        let text = fill("@SHARED@ @IMPORT@ @SYSTEM_LIBRARIES@|@SYSTEM_LINK_FLAGS@ @VERSION@", target, "7.8.9").unwrap();
+        let template = "@SHARED@ @IMPORT@ @SYSTEM_LIBRARIES@|@SYSTEM_LINK_FLAGS@ @VERSION@";
+        let text = fill(template, target, "7.8.9", &[]).unwrap();
         assert!(text.starts_with("executorch_ffi.dll libexecutorch_ffi.dll.a kernel32;"), "{text}");
         assert!(text.contains("|-lkernel32 -l") && text.ends_with(" 7.8.9"), "{text}");
-        assert!(fill("@OTHER@", target, "").is_err());
+        let with_ggml = fill(template, target, "7.8.9", &["ggml".to_owned()]).unwrap();
+        assert!(with_ggml.contains(" stdc++;kernel32;") && with_ggml.contains("|-lstdc++ -l"), "{with_ggml}");
+        assert!(fill("@OTHER@", target, "", &[]).is_err());
     }
 }

@@ -22,7 +22,17 @@ pub(crate) struct Libraries {
     pub(crate) import: Option<String>,
     pub(crate) static_: String,
     /// What a program that links the static library needs besides.
-    pub(crate) system: Vec<String>,
+    system: Vec<String>,
+    /// And where a backend in it is C++.
+    cpp: Option<String>,
+}
+
+impl Libraries {
+    /// What a program needs besides the static library with these features.
+    pub(crate) fn system(&self, features: &[String]) -> Vec<String> {
+        let cpp = self.cpp.iter().filter(|_| !features.is_empty());
+        cpp.chain(&self.system).cloned().collect()
+    }
 }
 
 struct Backend {
@@ -44,9 +54,10 @@ impl Tables {
         let folder = workspace.join("crates/ffi/cmake");
         let libraries: HashMap<String, Libraries> = rows(&folder, "libraries")?
             .into_iter()
-            .map(|[kind, shared, import, static_, system]| {
+            .map(|[kind, shared, import, static_, system, cpp]| {
+                let (import, cpp) = (unless_dash(import), unless_dash(cpp));
                 let system = system.split(',').map(str::to_owned).collect();
-                (kind.clone(), Libraries { kind, shared, import: unless_dash(import), static_, system })
+                (kind.clone(), Libraries { kind, shared, import, static_, system, cpp })
             })
             .collect();
         let targets = rows(&folder, "targets")?

@@ -7,7 +7,7 @@ use std::fmt;
 #[non_exhaustive]
 pub enum Error {
     /// The file is not what it should be.
-    File(sconce_format::pt2::Error),
+    File(sconce_pt2::Error),
     /// The graph mentions a name that nothing has.
     MissingTensor(String),
     /// Something that cannot be compiled.
@@ -51,8 +51,8 @@ impl Error {
     }
 }
 
-impl From<sconce_format::pt2::Error> for Error {
-    fn from(error: sconce_format::pt2::Error) -> Self {
+impl From<sconce_pt2::Error> for Error {
+    fn from(error: sconce_pt2::Error) -> Self {
         Self::File(error)
     }
 }

@@ -14,8 +14,8 @@ use crate::size::{Known, Size, Symbol};
 use crate::sympy;
 use aliases::Aliases;
 use graph::Scope;
-use sconce_format::pt2::schema::{Argument, ConstantValue, Hint, InputSpec, OutputSpec, SymExpr, SymInt, TensorMeta};
-use sconce_format::pt2::{Archive, Model};
+use sconce_pt2::schema::{Argument, ConstantValue, Hint, InputSpec, OutputSpec, SymExpr, SymInt, TensorMeta};
+use sconce_pt2::{Archive, Model};
 use std::collections::HashMap;
 
 /// The symbols' largest value where the export says none and saw none.
@@ -323,7 +323,7 @@ fn is_channels_last(meta: &TensorMeta) -> bool {
 
 /// The name and kind of a number that is known when the program runs.
 fn scalar_name(argument: &Argument) -> Option<(&str, Kind)> {
-    use sconce_format::pt2::schema::{SymBoolArgument, SymFloatArgument, SymIntArgument};
+    use sconce_pt2::schema::{SymBoolArgument, SymFloatArgument, SymIntArgument};
     match argument {
         Argument::SymInt(SymIntArgument::Name(name)) => Some((name, Kind::Int)),
         Argument::SymFloat(SymFloatArgument::Name(name)) => Some((name, Kind::Float)),

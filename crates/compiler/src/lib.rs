@@ -40,7 +40,7 @@ pub use import::import;
 
 use ir::{Constants, Function};
 use passes::{Executor, FoldConstants, Pass};
-use sconce_format::pt2::Archive;
+use sconce_pt2::Archive;
 
 /// How to compile.
 pub struct Options {

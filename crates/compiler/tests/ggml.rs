@@ -1,7 +1,7 @@
 //! What ggml is given of the golden programs for it: everything. And each operator that it has is in one of them.
 
 use sconce_compiler::{ggml, import, partition};
-use sconce_format::pt2::Archive;
+use sconce_pt2::Archive;
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -7,7 +7,7 @@ mod random;
 
 use random::Random;
 use sconce_compiler::Options;
-use sconce_format::pt2::Archive;
+use sconce_pt2::Archive;
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};

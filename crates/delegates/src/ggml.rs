@@ -3,12 +3,14 @@
 //! At load the payload is read and its weights are copied to the device, once for all sessions; the pages of the file that
 //! they came from are released. A session's threads and buffers are made when it first runs.
 
+use core::fmt::Display;
 use sconce_core::{
     Backend, Call, Code, CompileSpecs, Delegate, DelegateState, Fault, InitContext, OptionValue, Owned, RuntimeOption,
-    TensorMut,
+    ScalarType, Tensor,
 };
-use sconce_format::ggml::{Element, Graph, Role};
-use sconce_ggml::{Error, Model, Options, Session};
+use sconce_format::ggml::{Graph, Role};
+use sconce_ggml::{Error, Model};
+pub use sconce_ggml::{Options, Session};
 
 /// Runs what was delegated to ggml.
 ///
@@ -45,16 +47,15 @@ impl Backend for GgmlBackend {
             context.explain(reason);
             Fault::new(Code::DelegateInvalidCompatibility, "its payload cannot be run")
         };
-        let graph = Graph::read(processed).map_err(|error| incompatible(&error))?;
         let options = context.options().iter().fold(self.options.clone(), apply);
-        let model = Model::new(graph, from_environment(options), &|key| context.named_data(key));
-        let model = model.map_err(|error| incompatible(&error))?;
-        for tensor in &model.graph().tensors {
+        let part =
+            Part::new(processed, options, &|key| context.named_data(key)).map_err(|error| incompatible(&error))?;
+        for tensor in &part.model.graph().tensors {
             if let Role::Constant(key) | Role::State(Some(key)) = &tensor.role {
                 context.program().release_named_data(key);
             }
         }
-        Ok(Owned::from_box(Box::new(Part { model })))
+        Ok(Owned::from_box(Box::new(part)))
     }
 }
 
@@ -76,9 +77,76 @@ fn from_environment(mut options: Options) -> Options {
     options
 }
 
-/// A part of a program that the engine runs.
-struct Part {
+/// A payload on the engine: what the delegate of a program runs, and another runtime without one.
+pub struct Part {
     model: Model,
+}
+
+/// The memory of an output, by its number, element type and sizes.
+pub type Output<'a, 'o> = &'a mut dyn FnMut(usize, ScalarType, &[usize]) -> Result<&'o mut [u8], Fault>;
+
+impl Part {
+    /// Reads a payload and copies its weights, found by their names, to the device.
+    pub fn new<'d>(payload: &[u8], options: Options, data: &dyn Fn(&str) -> Option<&'d [u8]>) -> Result<Self, String> {
+        let graph = Graph::read(payload).map_err(|error| error.to_string())?;
+        Ok(Self { model: Model::new(graph, from_environment(options), data)? })
+    }
+
+    /// How many inputs and outputs it has.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.model.inputs().len(), self.model.outputs().len())
+    }
+
+    /// What one caller's runs change, with so many threads unless an option or the environment says otherwise.
+    pub fn session(&self, threads: usize) -> Result<Session, String> {
+        self.model.session(threads)
+    }
+
+    /// Runs. `explain` hears in a sentence of any length why it cannot; the fault says it in short.
+    pub fn run<'o>(
+        &self,
+        session: &mut Session,
+        inputs: &[Tensor<'_>],
+        output: Output<'_, 'o>,
+        explain: &dyn Fn(&dyn Display),
+    ) -> Result<(), Fault> {
+        let (places, results) = (self.model.inputs(), self.model.outputs());
+        if inputs.len() != places.len() {
+            let count = Fault::new(Code::InvalidProgram, "the delegate takes {} inputs, not {}");
+            return Err(count.with([places.len(), inputs.len()]));
+        }
+        for (index, (&place, tensor)) in places.iter().zip(inputs).enumerate() {
+            if self.dtype(place) != Some(tensor.dtype) || !tensor.shape.order().is_sorted() {
+                let unfit = Fault::new(Code::InvalidType, "the delegate takes another element type or order here");
+                return Err(unfit.at(index));
+            }
+        }
+        let sizes: Vec<&[usize]> = inputs.iter().map(Tensor::sizes).collect();
+        let made = self.model.output_sizes(session, &sizes).map_err(|reason| {
+            explain(&reason);
+            Fault::new(Code::InvalidArgument, "the sizes of the inputs do not suit the delegate")
+        })?;
+        let mut outputs = Vec::with_capacity(results.len());
+        for (index, (&place, sizes)) in results.iter().zip(&made).enumerate() {
+            let none = Fault::new(Code::InvalidProgram, "output {} has an element type that no program has");
+            outputs.push(output(index, self.dtype(place).ok_or(none.with([index]))?, sizes)?);
+        }
+        let data: Vec<&[u8]> = inputs.iter().map(|tensor| tensor.data).collect();
+        self.model.run(session, &sizes, &data, &mut outputs).map_err(|error| {
+            explain(&error);
+            match error {
+                Error::Index { input, below } => {
+                    Fault::new(Code::InvalidArgument, "an index is not below {}").with([below]).at(input)
+                }
+                Error::Other(_) => Fault::new(Code::Internal, "ggml could not compute the delegate"),
+            }
+        })
+    }
+
+    /// The element type of a tensor of the graph, as programs know it.
+    fn dtype(&self, place: u32) -> Option<ScalarType> {
+        self.model.graph().get(place)?.element.scalar()
+    }
 }
 
 /// Made when it first runs, because only then it is known on how many threads.
@@ -101,51 +169,23 @@ impl Delegate for Part {
             Some(session) => session,
             None => {
                 let no_memory = Fault::new(Code::MemoryAllocationFailed, "ggml has no memory for a session");
-                session.insert(self.model.session(call.parallel().width()).map_err(|_| no_memory)?)
+                session.insert(self.session(call.parallel().width()).map_err(|_| no_memory)?)
             }
         };
-        let (places, results) = (self.model.inputs(), self.model.outputs());
-        let arguments = places.len() + results.len();
-        if call.len() != arguments {
+        let (inputs, outputs) = self.counts();
+        if call.len() != inputs + outputs {
             let count = Fault::new(Code::InvalidProgram, "the delegate takes {} arguments, the call passes {}");
-            return Err(count.with([arguments, call.len()]));
+            return Err(count.with([inputs + outputs, call.len()]));
         }
-        let (mut inputs, mut sizes) = (Vec::with_capacity(places.len()), Vec::with_capacity(places.len()));
-        for (index, &place) in places.iter().enumerate() {
-            let tensor = call.tensor(index)?;
-            let dtype = self.element(place).scalar();
-            if dtype != Some(tensor.dtype) || !tensor.shape.order().is_sorted() {
-                let unfit = Fault::new(Code::InvalidType, "the delegate takes another element type or order here");
-                return Err(unfit.at(index));
-            }
-            sizes.push(tensor.shape.sizes().to_vec());
-            inputs.push(tensor.data);
-        }
-        let sizes: Vec<&[usize]> = sizes.iter().map(Vec::as_slice).collect();
-        let unfit = Fault::new(Code::InvalidArgument, "the sizes of the inputs do not suit the delegate");
-        let made = self.model.output_sizes(session, &sizes).map_err(|_| unfit)?;
-        let mut outputs: Vec<TensorMut<'_>> = Vec::with_capacity(results.len());
-        for (index, (&place, sizes)) in results.iter().zip(&made).enumerate() {
-            let output = call.out(inputs.len() + index, sizes)?;
-            if self.element(place).scalar() != Some(output.dtype) || !output.shape.order().is_sorted() {
+        let tensors = (0..inputs).map(|index| call.tensor(index)).collect::<Result<Vec<_>, _>>()?;
+        let mut output = |index, dtype, sizes: &[usize]| {
+            let output = call.out(inputs + index, sizes)?;
+            if output.dtype != dtype || !output.shape.order().is_sorted() {
                 let unfit = Fault::new(Code::InvalidType, "the delegate gives another element type or order here");
-                return Err(unfit.at(inputs.len() + index));
+                return Err(unfit.at(inputs + index));
             }
-            outputs.push(output);
-        }
-        let mut bytes: Vec<&mut [u8]> = outputs.iter_mut().map(|output| &mut *output.data).collect();
-        self.model.run(session, &sizes, &inputs, &mut bytes).map_err(|error| match error {
-            Error::Index { input, below } => {
-                let none = Fault::new(Code::InvalidArgument, "an index is not below {}");
-                none.with([below, 0]).at(input)
-            }
-            Error::Other(_) => Fault::new(Code::Internal, "ggml could not compute the delegate"),
-        })
-    }
-}
-
-impl Part {
-    fn element(&self, place: u32) -> Element {
-        self.model.graph().get(place).map_or(Element::F32, |tensor| tensor.element)
+            Ok(output.data)
+        };
+        self.run(session, &tensors, &mut output, &|_| {})
     }
 }

@@ -167,7 +167,7 @@ ET_API void et_set_debug_enabled(int32_t enabled);
 
 /* The version of this interface: the upper 16 bits change when something that was there changes, the lower ones when
  * something is added. Compare et_abi_version() >> 16 with ET_ABI_VERSION >> 16 after loading the library by hand. */
-#define ET_ABI_VERSION 0x00020001u
+#define ET_ABI_VERSION 0x00020002u
 ET_API uint32_t et_abi_version(void);
 
 /* --- Values: tensors, numbers and the rest --- */
@@ -389,6 +389,36 @@ typedef struct ETBackendDefinition {
 
 /* Modules loaded from now on use it, also in place of one of the same name. */
 ET_API ETStatus *et_backend_register(const ETBackendDefinition *definition);
+
+/* --- Backends of this library in another runtime ---
+ * For runtimes that read programs themselves, such as the official one: what was delegated to a backend of this library runs
+ * on their tensors. GgmlBackend can be lent so, by a library that was built with it; crates/ffi/executorch registers it in
+ * the official runtime. */
+
+typedef struct ETDelegate ETDelegate;
+
+typedef struct ETDelegateOptions {
+    size_t size;
+    int32_t threads;    /* of one run; 0: as many as the machine offers */
+    const char *device; /* to compute on, as the backend calls it; NULL: it chooses */
+} ETDelegateOptions;
+
+/* The memory of an output of this shape, `bytes` long; NULL if there is none, which ends the run. It stays until the run
+ * returns, apart from the inputs and the other outputs. */
+typedef void *(*ETOutputFunction)(void *user_data, int32_t index, int32_t dtype, const int64_t *shape, int32_t rank,
+                                  size_t bytes);
+
+/* Makes a delegate of a payload that was exported for a backend ("GgmlBackend"). NULL options are the defaults. Of the
+ * payload, `data` and `named_data` are asked; nothing of it is needed once this returned. */
+ET_API ETStatus *et_delegate_create(const char *backend, const ETBackendPayload *payload, const ETDelegateOptions *options,
+                                    ETDelegate **out_delegate);
+ET_API int32_t et_delegate_input_count(const ETDelegate *delegate);
+ET_API int32_t et_delegate_output_count(const ETDelegate *delegate);
+/* Runs it on tensors, which are best borrowed (et_tensor_borrow); `output` is asked once for each output, in order. What the
+ * payload keeps from run to run is the delegate's: runs from several threads wait for each other. */
+ET_API ETStatus *et_delegate_run(ETDelegate *delegate, const ETTensor *const *inputs, int32_t input_count,
+                                 ETOutputFunction output, void *user_data);
+ET_API void et_delegate_free(ETDelegate *delegate);
 
 /* --- Profiling --- */
 

@@ -7,7 +7,8 @@
 //!                ├── load, module, info a program: `Arc<ETModule>` behind the pointer that C holds
 //!                ├── session            a runner: a session of the facade, with who listens to it
 //!                ├── queue, tasks       calls that wait for a thread of the library
-//!                └── call, kernel, backend   the other direction: functions of the application
+//!                ├── call, kernel, backend   the other direction: functions of the application
+//!                └── delegate           backends of this library in another runtime
 //! ```
 //!
 //! A handle is a pointer to a plain Rust structure that a box or an `Arc` owns; the function that frees it takes the owner
@@ -21,6 +22,7 @@
 mod arguments;
 mod backend;
 mod call;
+mod delegate;
 mod entry;
 mod info;
 mod kernel;
@@ -39,6 +41,7 @@ mod version;
 
 pub use backend::*;
 pub use call::*;
+pub use delegate::*;
 pub use info::*;
 pub use kernel::*;
 pub use load::*;

@@ -6,7 +6,7 @@ const LIBRARY: &CStr = c"2.1.0";
 /// Of the exporter whose programs the tests run.
 const EXECUTORCH: &CStr = c"1.5.1";
 /// Of the interface; `ET_ABI_VERSION` in the header.
-const ABI: u32 = 0x0002_0001;
+const ABI: u32 = 0x0002_0002;
 
 /// The version of this library.
 #[unsafe(no_mangle)]

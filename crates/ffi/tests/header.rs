@@ -56,6 +56,7 @@ fn layout() -> String {
         explain
     });
     structure!(ETBackendDefinition { size, name, is_available, init, execute, destroy, user_data });
+    structure!(ETDelegateOptions { size, threads, device });
     structure!(ETEvent { name, chain, instruction, start_ns, duration_ns });
     constants! {
         "ET_OK" ETErrorCode::Ok, "ET_INVALID_ARGUMENT" ETErrorCode::InvalidArgument,

@@ -188,7 +188,7 @@ refused backends -DET_BUILD_COREML=ON -DET_BUILD_VULKAN=ON
 said "ET_BUILD_COREML is on, but linux-"
 said "cannot have coreml; only macos, ios, ios-simulator can"
 said "ET_BUILD_VULKAN is on, but this version of the library has no vulkan yet"
-said "xnnpack. Turn the others off"
+said "xnnpack, ggml. Turn the others off"
 for backend in MPS QNN METAL MLX LLM; do
     refused backend-$backend -DET_BUILD_$backend=ON > /dev/null
     said "ET_BUILD_$backend is on, but"

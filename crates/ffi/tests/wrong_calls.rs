@@ -459,3 +459,52 @@ fn calls_outside_of_a_call() {
         et_call_explain(null_mut(), null());
     }
 }
+
+#[test]
+fn delegates_for_another_runtime() {
+    unsafe extern "C" fn no_data(_: *const c_void, _: *const c_char, _: *mut usize) -> *const c_void {
+        null()
+    }
+    unsafe extern "C" fn silent(_: *const c_void, _: *const c_char) {}
+    unsafe extern "C" fn no_memory(_: *mut c_void, _: i32, _: i32, _: *const i64, _: i32, _: usize) -> *mut c_void {
+        null_mut()
+    }
+    let text = b"no payload";
+    let payload = ETBackendPayload {
+        size: size_of::<ETBackendPayload>(),
+        method: c"forward".as_ptr(),
+        data: text.as_ptr().cast(),
+        data_size: text.len(),
+        spec_count: 0,
+        spec_keys: null(),
+        spec_values: null(),
+        spec_sizes: null(),
+        named_data: no_data,
+        context: null(),
+        explain: silent,
+    };
+    let mut delegate = null_mut();
+    wrong!(et_delegate_create(null(), &payload, null(), &mut delegate), "backend is NULL");
+    wrong!(et_delegate_create(c"GgmlBackend".as_ptr(), &payload, null(), null_mut()), "out_delegate is NULL");
+    // SAFETY: pointers are valid.
+    let unknown = unsafe { et_delegate_create(c"XnnpackBackend".as_ptr(), &payload, null(), &mut delegate) };
+    fails(unknown, ETErrorCode::Unsupported, "et_delegate_create", "XnnpackBackend cannot be lent to another runtime");
+    if cfg!(feature = "ggml") {
+        let name = c"GgmlBackend".as_ptr();
+        let options = |size, threads| ETDelegateOptions { size, threads, device: null() };
+        let whole = size_of::<ETDelegateOptions>();
+        wrong!(et_delegate_create(name, null(), null(), &mut delegate), "payload is NULL");
+        wrong!(et_delegate_create(name, &payload, &options(whole, -1), &mut delegate), "the number of threads is -1");
+        wrong!(et_delegate_create(name, &payload, &options(4, 1), &mut delegate), "its size is 4");
+        // SAFETY: pointers are valid.
+        let damaged = unsafe { et_delegate_create(name, &payload, &options(whole, 1), &mut delegate) };
+        fails(damaged, ETErrorCode::ModelLoadFailed, "et_delegate_create", "");
+    }
+    assert!(delegate.is_null());
+    wrong!(et_delegate_run(delegate, null(), 0, Some(no_memory), null_mut()), "delegate is NULL");
+    // SAFETY: NULL is allowed.
+    unsafe {
+        assert_eq!((et_delegate_input_count(delegate), et_delegate_output_count(delegate)), (0, 0));
+        et_delegate_free(delegate);
+    }
+}

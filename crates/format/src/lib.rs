@@ -5,7 +5,6 @@
 //! | [`pte`] | `.pte`: a compiled program |
 //! | [`ptd`] | `.ptd`: tensors that programs keep outside |
 //! | [`bpte`] | `.bpte`: a program bundled with test cases |
-//! | `pt2` | `.pt2`: an exported program (with the feature of that name) |
 //! | [`xnnpack`] | the payload of the XNNPACK delegate |
 //! | `ggml` | the payload of the ggml delegate (with the feature `write`: it is read into owned values) |
 //! | `gguf` | GGUF: weights of language models (with the feature of that name: its lists are on the heap) |
@@ -21,7 +20,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-#[cfg(any(test, feature = "write", feature = "gguf", feature = "pt2"))]
+#[cfg(any(test, feature = "write", feature = "gguf"))]
 extern crate std;
 
 pub mod bpte;
@@ -36,8 +35,6 @@ pub mod ggml;
 pub mod gguf;
 #[cfg(test)]
 mod mutation;
-#[cfg(feature = "pt2")]
-pub mod pt2;
 pub mod ptd;
 pub mod pte;
 mod scalar_type;

@@ -14,12 +14,12 @@ use crate::map::FileBytes;
 use crate::module::open;
 use crate::{Input, Module, Tensor, Value};
 use quantize::{Calibrator, Quantization, Scheme};
-use sconce_format::pt2::Sample;
+use sconce_pt2::Sample;
 use std::io;
 use std::path::Path;
 
 pub use sconce_compiler::*;
-pub use sconce_format::pt2::Archive;
+pub use sconce_pt2::Archive;
 
 /// An exported file in memory. It is mapped, so that weights are read when they are written: the file must not change
 /// while this lives.

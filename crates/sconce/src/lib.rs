@@ -48,6 +48,9 @@ pub use half::{bf16, f16};
 /// The runtime's own types, for those who write kernels and backends.
 pub use sconce_core as core;
 pub use sconce_core::{Code, ScalarType};
+/// What the ggml backend runs, for runtimes that are not this one.
+#[cfg(feature = "ggml")]
+pub use sconce_delegates::ggml;
 /// The readers and writers of program files.
 pub use sconce_format as format;
 /// A tensor's bytes as elements, for those who write kernels.

@@ -5,9 +5,7 @@ use super::{Importer, Slot, plain_arg, scalar_name};
 use crate::Error;
 use crate::ir::{Arg, Block, Call, Kind, MemoryFormat, Origin, Source, Target, TensorType, ValueId};
 use crate::size::Size;
-use sconce_format::pt2::schema::{
-    Argument, Graph, Node, OptionalTensor, SymBoolArgument, SymFloatArgument, SymIntArgument,
-};
+use sconce_pt2::schema::{Argument, Graph, Node, OptionalTensor, SymBoolArgument, SymFloatArgument, SymIntArgument};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -25,6 +25,7 @@ int main(void) {
     SIZE(ETBackendDefinition), AT(ETBackendDefinition, size), AT(ETBackendDefinition, name);
     AT(ETBackendDefinition, is_available), AT(ETBackendDefinition, init), AT(ETBackendDefinition, execute);
     AT(ETBackendDefinition, destroy), AT(ETBackendDefinition, user_data);
+    SIZE(ETDelegateOptions), AT(ETDelegateOptions, size), AT(ETDelegateOptions, threads), AT(ETDelegateOptions, device);
     SIZE(ETEvent), AT(ETEvent, name), AT(ETEvent, chain), AT(ETEvent, instruction), AT(ETEvent, start_ns);
     AT(ETEvent, duration_ns);
     IS(ET_OK), IS(ET_INVALID_ARGUMENT), IS(ET_OUT_OF_MEMORY), IS(ET_MODEL_LOAD_FAILED), IS(ET_INFERENCE_FAILED);

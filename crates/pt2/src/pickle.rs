@@ -7,12 +7,10 @@
 //! again and again, so objects are shared here, and counted when they are laid out flat.
 
 use super::Tensor;
-use crate::ScalarType;
+use sconce_format::ScalarType;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::string::String;
-use std::vec::Vec;
 
 /// One of the inputs, in the order in which torch lays out nested ones.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,6 +12,9 @@
 //!
 //! [`Archive::read`] checks the archive and gives every model with its tensors, which borrow from the file wherever
 //! their elements lie row by row there.
+//!
+//! This is a crate and not a module of `sconce-format` because programs that only run models need neither JSON nor zip.
+#![forbid(unsafe_code)]
 
 mod error;
 mod pickle;
@@ -25,8 +28,6 @@ pub use tensors::Tensor;
 use schema::{ExportedProgram, PayloadConfig};
 use std::collections::BTreeMap;
 use std::io::Cursor;
-use std::string::{String, ToString};
-use std::vec::Vec;
 use zip::read::{ArchiveOffset, Config};
 use zip::{CompressionMethod, ZipArchive};
 

@@ -1,9 +1,8 @@
 //! Tensors in an archive: bytes of a storage, seen through sizes, strides and an offset.
 
 use super::schema::{SymInt, TensorMeta};
-use crate::ScalarType;
+use sconce_format::ScalarType;
 use std::borrow::Cow;
-use std::vec::Vec;
 
 /// A known tensor.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,12 +4,10 @@
 //! what serde calls an externally tagged enum. Fields that older releases of torch do not write have defaults; fields
 //! that newer ones add are passed over. Nothing here is checked beyond its form: names may refer to nothing.
 
-use crate::ScalarType;
+use sconce_format::ScalarType;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use std::collections::BTreeMap;
-use std::string::String;
-use std::vec::Vec;
 
 /// One exported program.
 #[derive(Clone, Debug, Deserialize)]

@@ -1,7 +1,6 @@
 //! Why a `.pt2` file was refused.
 
 use std::fmt;
-use std::string::String;
 
 /// Why a `.pt2` file was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
