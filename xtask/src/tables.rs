@@ -166,7 +166,7 @@ mod tests {
         let problem = tables.target("riscv64gc-unknown-linux-gnu").err().unwrap().to_string();
         assert!(problem.contains("aarch64-unknown-linux-gnu"), "{problem}");
         let problem = tables.backends(&["xnnpack".to_owned(), "coreml".to_owned()], target).unwrap_err().to_string();
-        assert_eq!(problem, "linux-x64 has no backend 'coreml' in this version; available: xnnpack");
+        assert_eq!(problem, "linux-x64 has no backend 'coreml' in this version; available: xnnpack, ggml");
         assert!(tables.backends(&[], target).unwrap_err().to_string().contains("every library has"));
         assert_eq!(tables.backends(&["xnnpack".to_owned()], target).unwrap(), ["xnnpack"]);
         assert!(tables.features(&["xnnpack".to_owned()]).is_empty());
