@@ -21,6 +21,10 @@ use std::collections::HashMap;
 /// The symbols' largest value where the export says none and saw none.
 const UNBOUNDED: i64 = i64::MAX;
 
+/// How many dimensions and elements a tensor may have; runtimes take fewer.
+const MOST_DIMENSIONS: usize = 64;
+const MOST_ELEMENTS: i64 = i64::MAX >> 8;
+
 /// Reads all models of an archive; each becomes a method. A model without a name of its own is `forward`.
 pub fn import<'a>(archive: &Archive<'a>) -> Result<Program<'a>, Error> {
     let mut program = Program::default();
@@ -113,7 +117,7 @@ impl<'m, 'a> Importer<'m, 'a> {
             None => program.constants.add(fqn.as_str(), tensor.bytes.clone()),
         };
         self.constants.insert(fqn.clone(), constant);
-        let ty = TensorType::fixed(tensor.dtype, &tensor.sizes);
+        let ty = checked(TensorType::fixed(tensor.dtype, &tensor.sizes), fqn)?;
         let value = self.function.value(Kind::Tensor(ty), Origin::Constant(constant), fqn.as_str());
         let slot = self.aliases.fresh(value);
         if mutable {
@@ -216,7 +220,7 @@ impl<'m, 'a> Importer<'m, 'a> {
     fn tensor_type(&mut self, scope: &Scope<'m>, name: &str, ordered: bool) -> Result<TensorType, Error> {
         let meta = scope.graph.tensor_values.get(name).ok_or_else(|| Error::MissingTensor(name.to_owned()))?;
         let sizes = meta.sizes.iter().map(|size| self.size(size)).collect::<Result<Vec<_>, _>>()?;
-        let mut ty = TensorType::new(meta.dtype.0, sizes);
+        let mut ty = checked(TensorType::new(meta.dtype.0, sizes), name)?;
         if ordered && is_channels_last(meta) {
             ty.order = channels_last(ty.rank());
         }
@@ -282,6 +286,18 @@ struct Kept {
     name: String,
     slot: usize,
     value: ValueId,
+}
+
+/// The type, if a tensor can have it. The product of any of its known sizes is a number then, also where one is zero.
+fn checked(ty: TensorType, name: &str) -> Result<TensorType, Error> {
+    let known = || ty.sizes.iter().filter_map(Size::number);
+    let count = known().try_fold(1i64, |count, size| count.checked_mul(size.max(1)));
+    let fits = ty.rank() <= MOST_DIMENSIONS && count.is_some_and(|count| count <= MOST_ELEMENTS);
+    if fits && known().all(|size| size >= 0) {
+        return Ok(ty);
+    }
+    let sizes: Vec<i64> = known().take(MOST_DIMENSIONS).collect();
+    Err(Error::unsupported(format!("the tensor {name:?} of {} dimensions with the sizes {sizes:?}", ty.rank())))
 }
 
 /// The symbol, if the size is nothing else.

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Invariants: a call reads values that inputs, constants or calls before it in its
-//! block, or in a block around that, have made; a value is made once; types are what the operator gives.
+//! block, or in a block around that, have made; a value is made once, and a call makes one at least; types are what the
+//! operator gives.
 
 use crate::size::{Size, Symbol, Symbols};
 use sconce_format::ScalarType;
@@ -53,6 +54,11 @@ impl TensorType {
     /// How many dimensions it has.
     pub fn rank(&self) -> usize {
         self.sizes.len()
+    }
+
+    /// The size of a dimension; one where there is none, as torch counts a tensor without dimensions.
+    pub fn size(&self, dim: usize) -> Size {
+        self.sizes.get(dim).cloned().unwrap_or_else(|| 1.into())
     }
 
     /// The sizes, if all of them are known.

@@ -25,6 +25,11 @@ pub type Rule = fn(&mut Site<'_, '_>) -> Result<Vec<ValueId>, Error>;
 /// How often rules may apply to what rules made.
 const DEPTH: usize = 32;
 
+/// How much rules may make of numbers that stand in the file, for each method: elements of constants, where a step of
+/// something that is unrolled counts as `STEP` of them.
+const MOST: i64 = 1 << 26;
+const STEP: i64 = 1 << 10;
+
 /// Rewrites all calls that have a rule.
 pub fn lower<'a>(function: &mut Function, constants: &mut Constants<'a>) -> Result<(), Error> {
     rewrite(function, constants, &|name| rule(name))
@@ -37,7 +42,7 @@ pub fn rewrite(
     rule: &dyn Fn(&str) -> Option<Rule>,
 ) -> Result<(), Error> {
     let mut body = std::mem::take(&mut function.body);
-    let mut lowering = Lowering { function, constants, rule, replaced: HashMap::new() };
+    let mut lowering = Lowering { function, constants, rule, replaced: HashMap::new(), room: MOST };
     let result = lowering.block(&mut body);
     let Lowering { replaced, .. } = lowering;
     let now = |value: &mut ValueId| *value = replaced.get(value).copied().unwrap_or(*value);
@@ -61,6 +66,8 @@ struct Lowering<'l, 'a> {
     rule: &'l dyn Fn(&str) -> Option<Rule>,
     /// Which value stands for one that is made no more.
     replaced: HashMap<ValueId, ValueId>,
+    /// What is left of [`MOST`].
+    room: i64,
 }
 
 impl Lowering<'_, '_> {
@@ -88,7 +95,8 @@ impl Lowering<'_, '_> {
             done.push(call);
             return Ok(());
         };
-        let mut site = Site { call: &call, function: self.function, constants: self.constants, calls: Vec::new() };
+        let Self { function, constants, room, .. } = self;
+        let mut site = Site { call: &call, function, constants, calls: Vec::new(), room };
         let source = call.source.as_deref();
         let results = rule(&mut site).map_err(|error| {
             let (operator, trace) = source.map_or(("", ""), |source| (&*source.target, &*source.stack_trace));
@@ -138,6 +146,7 @@ pub struct Site<'s, 'a> {
     function: &'s mut Function,
     constants: &'s mut Constants<'a>,
     calls: Vec<Call>,
+    room: &'s mut i64,
 }
 
 impl<'s> Site<'s, '_> {
@@ -154,6 +163,42 @@ impl<'s> Site<'s, '_> {
     /// The type of one of the call's results.
     pub fn result(&self, index: usize) -> TensorType {
         self.call.outputs.get(index).map_or_else(|| TensorType::fixed(ScalarType::Float, &[0]), |value| self.ty(*value))
+    }
+
+    /// The type, if it has so many dimensions at least. Files may say anything: rules ask before they count from the end.
+    pub fn ranked(&self, ty: TensorType, least: usize) -> Result<TensorType, Error> {
+        if ty.rank() < least {
+            let (name, rank) = (self.call.operator().unwrap_or(""), ty.rank());
+            return Err(Error::unsupported(format!("{name} of {rank} dimensions, which needs {least},")));
+        }
+        Ok(ty)
+    }
+
+    /// The type of a result that has so many dimensions at least.
+    pub fn ranked_result(&self, index: usize, least: usize) -> Result<TensorType, Error> {
+        self.ranked(self.result(index), least)
+    }
+
+    /// A number of the file as the number of steps of something that is unrolled; no steps if it is negative.
+    pub fn few(&mut self, count: i64, what: &str) -> Result<i64, Error> {
+        let count = count.max(0);
+        let most = MOST / STEP;
+        self.spend(count.checked_mul(STEP), || format!("{count} {what} one by one (the most are {most} in a method)"))?;
+        Ok(count)
+    }
+
+    /// Asks for a constant of these sizes before its elements are computed; loops run along empty dimensions too.
+    pub fn small(&mut self, sizes: &[i64]) -> Result<(), Error> {
+        let count = sizes.iter().try_fold(1i64, |count, &size| count.checked_mul(size.max(1)));
+        self.spend(count, || format!("a constant of the sizes {sizes:?} (the most are {MOST} elements in a method)"))
+    }
+
+    fn spend(&mut self, cost: Option<i64>, what: impl Fn() -> String) -> Result<(), Error> {
+        match cost.and_then(|cost| self.room.checked_sub(cost)).filter(|room| *room >= 0) {
+            Some(room) => *self.room = room,
+            None => return Err(Error::unsupported(what())),
+        }
+        Ok(())
     }
 
     fn missing(&self, name: &str) -> Error {

@@ -36,6 +36,9 @@ pub struct Size {
     terms: BTreeMap<Vec<Atom>, i64>,
 }
 
+/// How many terms a product may have.
+const MOST_TERMS: usize = 256;
+
 impl From<i64> for Size {
     fn from(number: i64) -> Self {
         Self { terms: (number != 0).then(|| (Vec::new(), number)).into_iter().collect() }
@@ -94,8 +97,11 @@ impl Size {
         sum
     }
 
-    /// The product.
+    /// The product. Sums that would be too long multiplied out stay what they are, as quotients by one.
     pub fn times(&self, other: &Self) -> Self {
+        if self.terms.len().saturating_mul(other.terms.len()) > MOST_TERMS {
+            return self.whole().times(&other.whole());
+        }
         let mut product = Self::default();
         for (left, &a) in &self.terms {
             for (right, &b) in &other.terms {
@@ -105,6 +111,11 @@ impl Size {
             }
         }
         product
+    }
+
+    /// The same as a single term.
+    fn whole(&self) -> Self {
+        if self.terms.len() > 1 { Atom::FloorDiv(self.clone(), 1.into()).into() } else { self.clone() }
     }
 
     /// The difference.
@@ -117,8 +128,8 @@ impl Size {
         match (self.number(), other.number()) {
             (_, Some(1)) => self.clone(),
             (Some(a), Some(b)) if b != 0 => floor_div(a, b).into(),
-            (_, Some(b)) if b != 0 && self.terms.values().all(|factor| factor % b == 0) => {
-                let terms = self.terms.iter().map(|(atoms, factor)| (atoms.clone(), factor / b));
+            (_, Some(b)) if b != 0 && self.terms.values().all(|factor| factor.wrapping_rem(b) == 0) => {
+                let terms = self.terms.iter().map(|(atoms, factor)| (atoms.clone(), factor.saturating_div(b)));
                 Self { terms: terms.collect() }
             }
             _ if self == other => 1.into(),
@@ -134,7 +145,7 @@ impl Size {
             for atom in divisor {
                 rest.remove(rest.iter().position(|own| own == atom)?);
             }
-            (factor % by == 0).then(|| (rest, factor / by))
+            (factor.wrapping_rem(by) == 0).then(|| (rest, factor.saturating_div(by)))
         };
         Some(Self { terms: self.terms().map(term).collect::<Option<_>>()? })
     }
@@ -143,8 +154,8 @@ impl Size {
     pub fn modulo(&self, other: &Self) -> Self {
         match (self.number(), other.number()) {
             (_, Some(1)) => 0.into(),
-            (Some(a), Some(b)) if b != 0 => (a - floor_div(a, b) * b).into(),
-            (_, Some(b)) if b != 0 && self.terms.values().all(|factor| factor % b == 0) => 0.into(),
+            (Some(a), Some(b)) if b != 0 => modulo(a, b).into(),
+            (_, Some(b)) if b != 0 && self.terms.values().all(|factor| factor.wrapping_rem(b) == 0) => 0.into(),
             _ if self == other => 0.into(),
             _ => Atom::Mod(self.clone(), other.clone()).into(),
         }
@@ -212,8 +223,13 @@ impl Size {
 }
 
 fn floor_div(a: i64, b: i64) -> i64 {
-    let quotient = a.wrapping_div(b);
+    let quotient = a.saturating_div(b);
     if a.wrapping_rem(b) != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient }
+}
+
+fn modulo(a: i64, b: i64) -> i64 {
+    let rest = a.wrapping_rem(b);
+    if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }
 }
 
 /// What is known of a symbol.

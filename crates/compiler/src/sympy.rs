@@ -23,8 +23,8 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("Min", Size::min),
 ];
 
-/// How deep parentheses may nest, and the largest power that is written out.
-const DEPTH: usize = 64;
+/// How deep sums and powers may nest, and the largest power that is written out.
+const DEPTH: usize = 128;
 const MOST_POWER: i64 = 8;
 
 /// Reads an expression; `symbol` finds or makes the symbol of a name. `None` if it is not a size.
@@ -91,14 +91,18 @@ impl<'t> Parser<'t, '_> {
     }
 
     fn power(&mut self) -> Option<Size> {
-        if self.sign("-") {
-            return Some(self.power()?.times(&(-1).into()));
+        self.depth += 1;
+        if self.depth > DEPTH {
+            return None;
         }
-        let base = self.atom()?;
-        if !self.sign("**") {
-            return Some(base);
-        }
-        raised(&base, &self.power()?)
+        let size = if self.sign("-") {
+            self.power()?.times(&(-1).into())
+        } else {
+            let base = self.atom()?;
+            if self.sign("**") { raised(&base, &self.power()?)? } else { base }
+        };
+        self.depth -= 1;
+        Some(size)
     }
 
     fn atom(&mut self) -> Option<Size> {
@@ -178,6 +182,9 @@ mod tests {
         assert_eq!(read("((s77 + 1)//2) - ((1 + s77)//2)").and_then(|size| size.number()), Some(0));
         for text in ["", "1.5", "s0 <= 3", "f(", "(((", "Pow(s0, -1)"] {
             assert_eq!(read(text), None, "{text}");
+        }
+        for sign in ["-", "(", "1**", "Max("] {
+            assert_eq!(read(&sign.repeat(100_000)), None, "{sign}");
         }
         let size = read("Mod(s77, 5) + FloorDiv(s77, 3)").unwrap();
         assert_eq!(symbols.range(&size), (0, 9));

@@ -1,12 +1,12 @@
 //! Broken exports: golden `.pt2` files whose graphs were changed in ways that keep them readable, thousands of times.
 //!
-//! Every outcome must be a program or an error. `MUTATIONS` sets the number; a failure prints the file and the round that
-//! repeats it.
+//! Every outcome must be a program or an error, with each partitioner and without. `MUTATIONS` sets the number; a failure
+//! prints the file and the round that repeats it.
 #[path = "../../sconce/tests/hostile/random.rs"]
 mod random;
 
 use random::Random;
-use sconce_compiler::Options;
+use sconce_compiler::{Options, ggml::Ggml, partition::Partitioner, xnnpack::Xnnpack};
 use sconce_pt2::Archive;
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -81,6 +81,8 @@ fn changed_graphs_give_programs_or_errors() {
     assert!(!files.is_empty(), "there are golden exports");
     let loaded: Vec<_> =
         files.iter().map(|(file, path)| (Archive::read(file).unwrap(), document(file), path)).collect();
+    let with = |partitioners: Vec<Box<dyn Partitioner>>| Options { partitioners, ..Options::default() };
+    let options = [with(vec![]), with(vec![Box::new(Xnnpack)]), with(vec![Box::new(Ggml::default())])];
     let (mut read, mut compiled) = (0, 0);
     for round in 0..number {
         let (archive, original, path) = &loaded[round % loaded.len()];
@@ -91,7 +93,8 @@ fn changed_graphs_give_programs_or_errors() {
         let mut archive = archive.clone();
         archive.models[0].program = program;
         read += 1;
-        let compile = || sconce_compiler::compile(&archive, &Options::default()).is_ok();
+        let options = &options[round / loaded.len() % options.len()];
+        let compile = || sconce_compiler::compile(&archive, options).is_ok();
         let outcome = catch_unwind(AssertUnwindSafe(compile));
         compiled += usize::from(outcome.unwrap_or_else(|_| panic!("{} in round {round}", path.display())));
     }

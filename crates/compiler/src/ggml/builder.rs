@@ -126,12 +126,17 @@ impl<'p> Builder<'p> {
 
     /// The sizes of a tensor; the largest ones where they are not known.
     pub(super) fn bounds(&self, value: ValueId) -> Result<Vec<usize>, String> {
-        Ok(self.ty(value)?.sizes.iter().map(|size| self.bound(size)).collect())
+        self.largest(&self.ty(value)?.sizes)
     }
 
-    /// The largest value of a size.
-    pub(super) fn bound(&self, size: &Size) -> usize {
-        usize::try_from(self.function.symbols.most(size)).unwrap_or(usize::MAX)
+    /// The largest values of sizes; the product of any of them is a number.
+    pub(super) fn largest(&self, sizes: &[Size]) -> Result<Vec<usize>, String> {
+        let most = |size: &Size| usize::try_from(self.function.symbols.most(size)).unwrap_or(usize::MAX);
+        let sizes: Vec<usize> = sizes.iter().map(most).collect();
+        match sizes.iter().try_fold(1usize, |count, &size| count.checked_mul(size.max(1))) {
+            Some(_) => Ok(sizes),
+            None => Err(format!("a tensor of the sizes {sizes:?} is too large")),
+        }
     }
 
     /// Whether nothing reads a value.

@@ -8,6 +8,9 @@
 use crate::ir::{Call, TensorType, ValueId};
 use std::sync::Arc;
 
+/// How many steps may lead to a view: each write through it, and each reading after one, takes all of them again.
+const MOST_STEPS: usize = 256;
+
 /// A storage: the value of its whole tensor, and how often it was written.
 #[derive(Debug)]
 struct Storage {
@@ -50,10 +53,14 @@ impl Aliases {
         self.view(self.storages.len() - 1, Vec::new(), value)
     }
 
-    /// A view of `base`, by one more step.
-    pub(super) fn view_of(&mut self, base: usize, step: Step, value: ValueId) -> usize {
-        let steps = self.views[base].steps.iter().cloned().chain([step]).collect();
-        self.view(self.views[base].storage, steps, value)
+    /// A view of `base`, by one more step; none if those would be too many.
+    pub(super) fn view_of(&mut self, base: usize, step: Step, value: ValueId) -> Option<usize> {
+        let before = &self.views[base].steps;
+        if before.len() >= MOST_STEPS {
+            return None;
+        }
+        let steps = before.iter().cloned().chain([step]).collect();
+        Some(self.view(self.views[base].storage, steps, value))
     }
 
     /// Another name for the same tensor.

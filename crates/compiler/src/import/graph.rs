@@ -127,6 +127,10 @@ impl<'m> Importer<'m, '_> {
     /// A call with results of its own, or views.
     fn call(&mut self, mut call: Call, node: &'m Node, scope: &mut Scope<'m>, view: bool) -> Result<(), Error> {
         let (names, mut types) = self.results(node, scope)?;
+        // No call has effects: one without results does nothing.
+        if names.is_empty() {
+            return Ok(());
+        }
         if call.operator() == Some("aten::lstm.input") {
             types.iter_mut().skip(1).for_each(without_excess);
         }
@@ -151,7 +155,8 @@ impl<'m> Importer<'m, '_> {
             let slot = match (base, &tensors) {
                 (Some(base), Some(types)) => {
                     let step = Step { call: Arc::clone(&template), types: Arc::clone(types), index };
-                    self.aliases.view_of(base, step, value)
+                    let view = self.aliases.view_of(base, step, value);
+                    view.ok_or_else(|| Error::unsupported("a view of so many views"))?
                 }
                 _ => self.aliases.fresh(value),
             };

@@ -22,9 +22,9 @@ impl Site<'_, '_> {
             return value;
         }
         let ty = self.ty(value);
-        let sizes: Vec<Size> = order.iter().map(|&dim| ty.sizes[dim].clone()).collect();
+        let sizes: Vec<Size> = order.iter().map(|&dim| ty.size(dim)).collect();
         // Where only dimensions of one element move, no element does.
-        if order.iter().filter(|&&dim| ty.sizes[dim].number() != Some(1)).is_sorted() {
+        if order.iter().filter(|&&dim| ty.size(dim).number() != Some(1)).is_sorted() {
             return self.view(value, sizes);
         }
         let dims: Vec<i64> = order.iter().map(|&dim| dim as i64).collect();

@@ -82,14 +82,15 @@ fn folded(
     let Arg::Float(epsilon) = *norm.arg("eps") else { return None };
     let bias = match convolution.arg("bias") {
         Arg::None => vec![0.0; channels],
-        _ => numbers(function, constants, convolution, "bias")?,
+        _ => numbers(function, constants, convolution, "bias").filter(|numbers| numbers.len() == channels)?,
     };
     let factor: Vec<f64> = scale
         .iter()
         .zip(&variance)
         .map(|(scale, variance)| f64::from(*scale) / (f64::from(*variance) + epsilon).sqrt())
         .collect();
-    let inner: usize = shape.iter().skip(axis + 1).map(|&size| usize::try_from(size).unwrap_or(1)).product();
+    let inner = shape.iter().skip(axis + 1).map(|&size| usize::try_from(size).unwrap_or(1));
+    let inner = inner.fold(1, usize::saturating_mul);
     let scaled = filters
         .iter()
         .enumerate()

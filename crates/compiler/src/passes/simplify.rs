@@ -93,7 +93,7 @@ fn known_before(call: &Call, function: &mut Function) -> Option<ValueId> {
         "aten::view" if to.numbers().is_some() && from.is_contiguous() => {
             let Origin::Constant(constant) = function.get(*base).origin else { return None };
             let count = |sizes: &[Size]| sizes.iter().try_fold(1i64, |count, size| count.checked_mul(size.number()?));
-            (count(&from.sizes) == count(&to.sizes)).then_some(())?;
+            (count(&from.sizes)? == count(&to.sizes)?).then_some(())?;
             let name = function.get(*base).name.clone();
             Some(function.value(crate::ir::Kind::Tensor(to), Origin::Constant(constant), name))
         }

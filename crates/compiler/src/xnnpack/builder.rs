@@ -176,7 +176,7 @@ impl<'p> Builder<'p> {
         self.constant(dtype, |scope| {
             let tensor = scope.known(value)?;
             Ok(match (layout, tensor.sizes.is_empty()) {
-                (Layout::Channels, _) => in_channels(tensor, rank),
+                (Layout::Channels, _) => in_channels(tensor, rank)?,
                 (Layout::Plain, true) => tensor.reshaped(vec![1]),
                 (Layout::Plain, false) => tensor,
             })
@@ -451,11 +451,14 @@ pub(super) fn float(dtype: ScalarType) -> Result<Datatype, String> {
 }
 
 /// A known tensor as an operand for images of `rank` dimensions with innermost channels.
-fn in_channels(tensor: Tensor<'_>, rank: usize) -> Tensor<'_> {
+fn in_channels(tensor: Tensor<'_>, rank: usize) -> Result<Tensor<'_>, String> {
     let mut sizes = vec![1; rank.saturating_sub(tensor.sizes.len())];
     sizes.extend(&tensor.sizes);
     if sizes.len() == 3 {
         sizes.insert(2, 1);
     }
-    tensor.reshaped(sizes).permuted(&TO_CHANNELS)
+    if sizes.len() != TO_CHANNELS.len() {
+        return Err(format!("a constant of {} dimensions is no image", tensor.sizes.len()));
+    }
+    Ok(tensor.reshaped(sizes).permuted(&TO_CHANNELS))
 }

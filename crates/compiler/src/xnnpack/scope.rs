@@ -10,12 +10,17 @@ use crate::ir::{Arg, Call, Constants, Data, Function, Origin, Output, TensorType
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
+/// How many calls may stand between a constant and a value that is known because of it.
+const MOST_STEPS: usize = 6;
+
 /// Calls with who makes and who reads what.
 pub(super) struct Scope<'p> {
     pub(super) function: &'p Function,
     constants: &'p Constants<'p>,
     makers: HashMap<ValueId, &'p Call>,
     readers: HashMap<ValueId, Vec<&'p Call>>,
+    /// Known values that calls make, with the calls that lead to them.
+    known: HashMap<ValueId, usize>,
     outputs: HashSet<ValueId>,
 }
 
@@ -32,10 +37,14 @@ impl<'p> Scope<'p> {
             constants,
             makers: HashMap::new(),
             readers: HashMap::new(),
+            known: HashMap::new(),
             outputs: outputs.into_iter().collect(),
         };
         for call in calls {
             scope.makers.extend(call.outputs.iter().map(|&value| (value, call)));
+            if let Some(steps) = scope.steps(call) {
+                scope.known.extend(call.outputs.iter().map(|&value| (value, steps)));
+            }
             let mut read = HashSet::new();
             call.reads(&mut |value| {
                 if read.insert(value) {
@@ -99,23 +108,37 @@ impl<'p> Scope<'p> {
 
     /// Whether a call makes a known value of known values, so that no node is needed for it.
     pub(super) fn follows(&self, call: &Call) -> bool {
+        self.steps(call).is_some()
+    }
+
+    /// How many calls, this one included, lead from constants to what a call makes, if it is known.
+    fn steps(&self, call: &Call) -> Option<usize> {
         let moves = match call.operator() {
             Some("aten::permute" | "aten::view") => Some("self"),
             Some(name) if quantization::is_dequantize(name) => Some("input"),
             _ => None,
         };
+        moves.filter(|name| matches!(call.arg(name), Arg::Value(_)))?;
         let own = |(_, arg): &(Cow<'static, str>, Arg)| match arg {
-            Arg::Value(value) => self.is_known(*value),
-            Arg::Values(_) => false,
-            _ => true,
+            Arg::Value(value) if matches!(self.function.get(*value).origin, Origin::Constant(_)) => Some(0),
+            Arg::Value(value) => self.known.get(value).copied(),
+            Arg::Values(_) => None,
+            _ => Some(0),
         };
-        moves.is_some_and(|name| matches!(call.arg(name), Arg::Value(_))) && call.args.iter().all(own)
+        let before = call.args.iter().try_fold(0, |most, arg| Some(own(arg)?.max(most)))?;
+        (before < MOST_STEPS).then_some(before + 1)
     }
 
     /// Whether a value is known.
     pub(super) fn is_known(&self, value: ValueId) -> bool {
-        matches!(self.function.get(value).origin, Origin::Constant(_))
-            || self.maker(value).is_some_and(|call| self.follows(call))
+        matches!(self.function.get(value).origin, Origin::Constant(_)) || self.known.contains_key(&value)
+    }
+
+    /// An error if the export says that a value has other sizes than it has.
+    pub(super) fn has_sizes(&self, value: ValueId, sizes: &[usize]) -> Result<(), String> {
+        let told = self.ty(value)?.numbers().unwrap_or_default();
+        let same = told.len() == sizes.len() && told.iter().zip(sizes).all(|(a, b)| usize::try_from(*a) == Ok(*b));
+        if same { Ok(()) } else { Err(format!("a weight of the sizes {sizes:?} is said to have {told:?}")) }
     }
 
     /// The bytes of data for the payload.
@@ -140,24 +163,26 @@ impl<'p> Scope<'p> {
         }
         let call = self.maker(value).filter(|call| self.follows(call)).ok_or("a weight is not constant")?;
         let arguments = Arguments(call);
-        match call.operator() {
+        let tensor = match call.operator() {
             Some("aten::view") => {
                 let tensor = self.known(arguments.tensor("self")?)?;
                 if sizes.iter().try_fold(1usize, |all, &size| all.checked_mul(size)) != Some(tensor.count()) {
                     return Err(format!("a weight of the sizes {:?} is viewed as {sizes:?}", tensor.sizes));
                 }
-                Ok(tensor.reshaped(sizes))
+                tensor.reshaped(sizes)
             }
             Some("aten::permute") => {
                 let tensor = self.known(arguments.tensor("self")?)?;
                 let order = permutation(call, tensor.sizes.len())?;
-                Ok(tensor.permuted(&order))
+                tensor.permuted(&order)
             }
             _ => {
                 let grid = Grid::of(self, call)?;
-                grid.dequantized(&self.known(arguments.tensor("input")?)?, ty.dtype)
+                grid.dequantized(&self.known(arguments.tensor("input")?)?, ty.dtype)?
             }
-        }
+        };
+        self.has_sizes(value, &tensor.sizes)?;
+        Ok(tensor)
     }
 }
 

@@ -63,7 +63,7 @@ impl<'a> Tensor<'a> {
         }
         let mut strides = vec![1; self.sizes.len()];
         for dim in (1..self.sizes.len()).rev() {
-            strides[dim - 1] = strides[dim] * self.sizes[dim];
+            strides[dim - 1] = usize::saturating_mul(strides[dim], self.sizes[dim]);
         }
         let sizes: Vec<usize> = order.iter().map(|&dim| self.sizes[dim]).collect();
         let steps: Vec<usize> = order.iter().map(|&dim| strides[dim]).collect();

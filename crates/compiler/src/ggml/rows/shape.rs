@@ -71,7 +71,7 @@ fn slice(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
     let arguments = Arguments(call);
     let sizes = &b.ty(arguments.tensor("self")?)?.sizes;
     let dim = arguments.dim("dim", 0, sizes.len())?;
-    let start = position(b, call.arg("start"), &sizes[dim])?;
+    let start = position(b, call.arg("start"), sizes.get(dim).ok_or("it cuts a tensor without dimensions")?)?;
     let step = arguments.natural("step", 1)?;
     moved(b, call, Op::Slice { dim: dim as u32, start, step })
 }
@@ -82,8 +82,9 @@ fn select(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
     let value = arguments.tensor("self")?;
     let mut sizes = b.ty(value)?.sizes.clone();
     let dim = arguments.dim("dim", 0, sizes.len())?;
-    let start = position(b, call.arg("index"), &sizes[dim])?;
-    sizes[dim] = 1.into();
+    let size = sizes.get_mut(dim).ok_or("it cuts a tensor without dimensions")?;
+    let start = position(b, call.arg("index"), size)?;
+    *size = 1.into();
     let tensor = b.moved(value)?;
     let piece = b.between(value, &sizes, Op::Slice { dim: dim as u32, start, step: 1 }, vec![tensor])?;
     b.define(call.outputs[0], Op::View, vec![piece])
@@ -154,8 +155,7 @@ fn repeat(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
         single.extend([Size::from(1), size.clone()]);
         many.extend([times.clone(), size]);
     }
-    let bound = |sizes: &[Size]| sizes.iter().map(|size| b.bound(size)).collect::<Vec<_>>();
-    if single.len() > MAX_RANK || shape::broadcast(&[&bound(&single)], &bound(&many)).is_none() {
+    if single.len() > MAX_RANK || shape::broadcast(&[&b.largest(&single)?], &b.largest(&many)?).is_none() {
         return Err(format!("ggml has four dimensions, too few to repeat {}", own.len()));
     }
     let tensor = b.moved(value)?;
@@ -238,7 +238,7 @@ fn put_slices(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
     let mut sizes = b.ty(into)?.sizes.clone();
     let dim = crate::lower::place(dim, sizes.len()).ok_or("it indexes a dimension that is not there")?;
     let [count] = &b.ty(numbers)?.sizes[..] else { return Err("its indices are no list".to_owned()) };
-    sizes[dim] = count.clone();
+    *sizes.get_mut(dim).ok_or("it indexes a tensor without dimensions")? = count.clone();
     let drop_ones =
         |sizes: &[Size]| -> Vec<Size> { sizes.iter().skip_while(|size| size.number() == Some(1)).cloned().collect() };
     if drop_ones(&b.ty(values)?.sizes) != drop_ones(&sizes) {

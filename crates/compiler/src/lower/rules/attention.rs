@@ -20,8 +20,8 @@ fn attend(site: &mut Site<'_, '_>) -> Result<(ValueId, ValueId, ValueId), Error>
     let [query, key, value] = ["query", "key", "value"].map(|name| site.tensor(name));
     let (query, mut key, mut value) = (query?, key?, value?);
     if site.bool("enable_gqa", false) {
-        key = for_heads(site, key, query);
-        value = for_heads(site, value, query);
+        key = for_heads(site, key, query)?;
+        value = for_heads(site, value, query)?;
     }
     let mut scores = scores(site, query, key)?;
     let last = site.ty(scores).rank() - 1;
@@ -43,15 +43,13 @@ fn attend(site: &mut Site<'_, '_>) -> Result<(ValueId, ValueId, ValueId), Error>
 
 /// Products of queries and keys. Both get the root of the scale, which keeps half-precision numbers in range.
 fn scores(site: &mut Site<'_, '_>, query: ValueId, key: ValueId) -> Result<ValueId, Error> {
-    let (q, k) = (site.plain_type(query), site.plain_type(key));
+    let q = site.ranked(site.plain_type(query), 2)?;
+    let k = site.ranked(site.plain_type(key), 2)?;
     let (rank, features) = (q.rank(), q.sizes[q.rank() - 1].number());
     let scale = match features {
         Some(features) => site.float("scale", 1.0 / (features as f64).sqrt())?,
         None => site.float("scale", f64::NAN)?,
     };
-    if k.rank() < 2 || rank < 2 {
-        return Err(Error::unsupported("attention over fewer than two dimensions"));
-    }
     if scale.is_nan() {
         return Err(Error::unsupported("attention with an unknown number of features"));
     }
@@ -89,12 +87,12 @@ fn past(site: &mut Site<'_, '_>, sizes: &[Size]) -> ValueId {
 }
 
 /// Keys or values, each head as often as queries share it.
-fn for_heads(site: &mut Site<'_, '_>, value: ValueId, query: ValueId) -> ValueId {
-    let (ty, q) = (site.plain_type(value), site.ty(query));
+fn for_heads(site: &mut Site<'_, '_>, value: ValueId, query: ValueId) -> Result<ValueId, Error> {
+    let (ty, q) = (site.ranked(site.plain_type(value), 3)?, site.ranked(site.ty(query), 3)?);
     let heads = ty.rank() - 3;
     let repeats = q.sizes[q.rank() - 3].floor_div(&ty.sizes[heads]);
     if repeats.number() == Some(1) {
-        return value;
+        return Ok(value);
     }
     let mut sizes = ty.sizes.clone();
     sizes[heads] = sizes[heads].times(&repeats);
@@ -102,7 +100,7 @@ fn for_heads(site: &mut Site<'_, '_>, value: ValueId, query: ValueId) -> ValueId
     let mut repeated = site.ty(wide).sizes;
     repeated[heads + 1] = repeats;
     let wide = site.expand(wide, &repeated);
-    site.view(wide, sizes)
+    Ok(site.view(wide, sizes))
 }
 
 /// As the other one, with the logarithms of the sums.

@@ -21,10 +21,11 @@ const MEAN: i64 = 1;
 const MAX: i64 = 2;
 
 fn bags(site: &mut Site<'_, '_>) -> Answer {
-    let (indices, ty, mode) = (site.tensor("indices")?, site.result(0), site.int("mode", 0)?);
+    let (indices, mode) = (site.tensor("indices")?, site.int("mode", 0)?);
     if mode == MAX {
         return forward_only(site);
     }
+    let ty = site.ranked_result(0, 2)?;
     let padding = site.int("padding_idx", -1)?;
     let left_out = (padding >= 0).then(|| site.compare("aten::eq.Scalar", indices, padding));
     let rows = rows(site, indices, left_out)?;
@@ -41,7 +42,7 @@ fn bags(site: &mut Site<'_, '_>) -> Answer {
     }
     let mut results = vec![result];
     // What further results hold is for a gradient; they are given where they have the shape that they have here.
-    for (index, own) in [bag, sizes, sizes].into_iter().enumerate().take(site.call.outputs.len() - 1) {
+    for (index, own) in [bag, sizes, sizes].into_iter().enumerate().take(site.call.outputs.len().saturating_sub(1)) {
         let rest = site.result(index + 1);
         let fits = index < 2 && site.plain_type(own) == rest;
         results.push(if fits { own } else { site.full(&rest, 0) });
@@ -52,7 +53,7 @@ fn bags(site: &mut Site<'_, '_>) -> Answer {
 /// The row of each index, times its weight; zeros for those left out.
 fn rows(site: &mut Site<'_, '_>, indices: ValueId, left_out: Option<ValueId>) -> Result<ValueId, Error> {
     let weight = site.tensor("weight")?;
-    let (table, count) = (site.ty(weight), site.ty(indices).count());
+    let (table, count) = (site.ranked(site.ty(weight), 2)?, site.ty(indices).count());
     let ty = table.with_sizes([count, table.sizes[1].clone()]);
     let mut rows = site.call("aten::embedding", [("weight", weight.into()), ("indices", indices.into())], ty.clone());
     if let Some(weights) = site.optional_tensor("per_sample_weights") {

@@ -25,8 +25,9 @@ fn convolution(site: &mut Site<'_, '_>, dims: usize) -> Answer {
     let (stride, dilation) = (site.each("stride", 1, dims)?, site.each("dilation", 1, dims)?);
     let padding = match site.arg("padding") {
         Arg::Text(word) if word == "same" => {
-            let whole: Vec<i64> =
-                (0..dims).map(|dim| dilation[dim] * (kernel.get(dim + 2).copied().unwrap_or(1) - 1)).collect();
+            let whole: Vec<i64> = (0..dims)
+                .map(|dim| dilation[dim].saturating_mul(kernel.get(dim + 2).map_or(0, |size| size.saturating_sub(1))))
+                .collect();
             // What cannot be the same on both sides is one more behind.
             let more: Vec<i64> = whole.iter().rev().flat_map(|all| [0, all % 2]).collect();
             if more.contains(&1) {

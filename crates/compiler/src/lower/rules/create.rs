@@ -104,7 +104,8 @@ fn linspace(site: &mut Site<'_, '_>) -> Answer {
         Some((site.float("start", 0.0).ok()? as f32, site.float("end", 0.0).ok()? as f32, *sizes.first()?))
     });
     let Some((start, end, steps)) = known else { return Ok(site.renamed("aten::linspace")) };
-    let step = (end - start) / (steps - 1).max(1) as f32;
+    site.small(&[steps])?;
+    let step = (end - start) / steps.saturating_sub(1).max(1) as f32;
     let at = |index: i64| {
         if index < steps / 2 { step.mul_add(index as f32, start) } else { end - step * (steps - index - 1) as f32 }
     };
@@ -119,6 +120,7 @@ fn eye(site: &mut Site<'_, '_>) -> Answer {
     let Some([rows, columns]) = ty.numbers().and_then(|sizes| <[i64; 2]>::try_from(sizes).ok()) else {
         return Ok(site.renamed(own));
     };
+    site.small(&[rows, columns])?;
     let numbers = (0..rows).flat_map(|row| (0..columns).map(move |column| f64::from(u8::from(row == column))));
     Ok(folded(site, &ty, numbers).map_or_else(|| site.renamed(own), |value| vec![value]))
 }
@@ -127,6 +129,7 @@ fn eye(site: &mut Site<'_, '_>) -> Answer {
 fn triangle(site: &mut Site<'_, '_>, inside: fn(i64, i64, i64) -> bool) -> Answer {
     let ty = site.result(0);
     let (rows, columns, offset) = (site.int("row", 0)?, site.int("col", 0)?, site.int("offset", 0)?);
+    site.small(&[rows, columns, 2])?;
     let places = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
     let places: Vec<(i64, i64)> = places.filter(|&(row, column)| inside(row, column, offset)).collect();
     let numbers = places.iter().map(|place| place.0).chain(places.iter().map(|place| place.1));

@@ -237,6 +237,7 @@ fn number_first(site: &mut Site<'_, '_>) -> Answer {
 /// The logarithm of the gamma function of `p` dimensions.
 fn mvlgamma(site: &mut Site<'_, '_>) -> Answer {
     let (x, ty, p) = (subject(site)?, site.result(0), site.int("p", 1)?);
+    let p = site.few(p, "dimensions")?;
     let x = site.cast(x, ty.dtype);
     let mut sum = site.full(&ty, (p * (p - 1)) as f64 / 4.0 * PI.ln());
     for dimension in 0..p {

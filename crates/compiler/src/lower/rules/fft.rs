@@ -56,7 +56,7 @@ fn prepared(site: &mut Site<'_, '_>) -> Result<(ValueId, Vec<i64>), Error> {
 }
 
 fn resized(site: &mut Site<'_, '_>, x: ValueId, dim: usize, size: &Size) -> Result<ValueId, Error> {
-    let ty = site.plain_type(x);
+    let ty = site.ranked(site.plain_type(x), dim + 1)?;
     let more = size.minus(&ty.sizes[dim]).number();
     match more.ok_or_else(|| Error::unsupported("a Fourier transform of a size unknown before"))? {
         0 => Ok(x),
@@ -104,7 +104,7 @@ fn from_real(site: &mut Site<'_, '_>) -> Answer {
 fn shift(site: &mut Site<'_, '_>, by: fn(&Size) -> Size) -> Answer {
     let (x, ty) = (subject(site)?, site.result(0));
     let dims = site.dims("dim", ty.rank())?;
-    let shifts: Vec<Size> = dims.iter().map(|&dim| by(&ty.sizes[dim])).collect();
+    let shifts: Vec<Size> = dims.iter().map(|&dim| by(&ty.size(dim))).collect();
     let dims: Vec<i64> = dims.iter().map(|&dim| dim as i64).collect();
     Ok(vec![site.call("aten::roll", [("self", x.into()), ("shifts", shifts.into()), ("dims", dims.into())], ty)])
 }

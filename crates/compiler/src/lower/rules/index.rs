@@ -43,9 +43,9 @@ fn narrow(site: &mut Site<'_, '_>) -> Answer {
     let (x, ty) = (subject(site)?, site.result(0));
     let dim = site.dim("dim", 0, ty.rank())?;
     let start = site.size("start").ok_or_else(|| Error::unsupported("narrow from a place that is no number"))?;
-    let size = site.ty(x).sizes[dim].clone();
+    let size = site.ty(x).size(dim);
     let start = if start.number().is_some_and(|number| number < 0) { size.plus(&start) } else { start };
-    let end = start.plus(&ty.sizes[dim]);
+    let end = start.plus(&ty.size(dim));
     Ok(vec![site.slice(x, dim, start, end)])
 }
 
@@ -116,14 +116,14 @@ fn take_along_dim(site: &mut Site<'_, '_>) -> Answer {
         (x, index) = (site.view(x, flat), site.view(index, places));
     } else {
         dim = site.dim("dim", 0, ty.rank())?;
-        let other = |own: &Size, place: usize| if place == dim { own.clone() } else { ty.sizes[place].clone() };
+        let other = |own: &Size, place: usize| if place == dim { own.clone() } else { ty.size(place) };
         let wide =
             |sizes: Vec<Size>| sizes.iter().enumerate().map(|(place, own)| other(own, place)).collect::<Vec<_>>();
         let (a, b) = (wide(site.ty(x).sizes), wide(site.ty(index).sizes));
         (x, index) = (site.expand(x, &a), site.expand(index, &b));
     }
     // Places may be counted from the end.
-    let size = site.ty(x).sizes[dim].clone();
+    let size = site.ty(x).size(dim);
     let index = site.scalar_call("aten::remainder.Scalar", index, size);
     let args = [("self", x.into()), ("dim", (dim as i64).into()), ("index", index.into())];
     Ok(vec![site.call("aten::gather", args, ty)])
@@ -180,12 +180,13 @@ fn masked_put(site: &mut Site<'_, '_>) -> Answer {
 
 /// Elements back at the places that a pool found them at, zeros elsewhere.
 fn unpool(site: &mut Site<'_, '_>, dims: usize) -> Answer {
-    let (x, indices, ty) = (subject(site)?, site.tensor("indices")?, site.result(0));
+    let (x, indices, ty) = (subject(site)?, site.tensor("indices")?, site.ranked_result(0, dims)?);
+    let own = site.ranked(site.ty(x), dims)?;
     let flat = |ty: &TensorType| {
         let (outer, inner) = ty.sizes.split_at(ty.rank() - dims);
         [outer, &[inner.iter().fold(Size::from(1), |count, size| count.times(size))]].concat()
     };
-    let (own, all) = (flat(&site.ty(x)), flat(&ty));
+    let (own, all) = (flat(&own), flat(&ty));
     let (x, indices) = (site.view(x, own.clone()), site.view(indices, own));
     let zeros = site.full(&ty.with_sizes(all.clone()), 0);
     let last = Arg::from(all.len() as i64 - 1);
@@ -197,7 +198,7 @@ fn unpool(site: &mut Site<'_, '_>, dims: usize) -> Answer {
 /// The places of what is not zero, a tensor for each dimension.
 fn nonzero_columns(site: &mut Site<'_, '_>) -> Answer {
     let mut x = site.optional_tensor("condition").map_or_else(|| subject(site), Ok)?;
-    let ty = site.result(0);
+    let ty = site.ranked_result(0, 1)?;
     let count = site.call.outputs.len();
     if site.ty(x).rank() == 0 {
         x = site.view(x, vec![1.into()]);
@@ -208,7 +209,7 @@ fn nonzero_columns(site: &mut Site<'_, '_>) -> Answer {
 }
 
 fn one_hot(site: &mut Site<'_, '_>) -> Answer {
-    let (x, ty) = (subject(site)?, site.result(0));
+    let (x, ty) = (subject(site)?, site.ranked_result(0, 1)?);
     let classes = site.count_up(ty.sizes[ty.rank() - 1].clone());
     let x = site.unsqueeze(x, ty.rank() - 1);
     let hot = site.compare("aten::eq.Tensor", x, classes);
@@ -233,7 +234,7 @@ fn isin(site: &mut Site<'_, '_>) -> Answer {
 
 /// The lower triangle, seen from the other side.
 fn triu(site: &mut Site<'_, '_>) -> Answer {
-    let (x, ty) = (subject(site)?, site.result(0));
+    let (x, ty) = (subject(site)?, site.ranked_result(0, 2)?);
     let (rows, columns) = (ty.rank() - 2, ty.rank() - 1);
     let diagonal = site.size("diagonal").unwrap_or_default();
     let turned = site.transposed(x, rows, columns);
@@ -258,13 +259,14 @@ fn diag(site: &mut Site<'_, '_>) -> Answer {
 /// Rows of elements as diagonals. Each is padded to the matrix's width, repeated along the other dimension, and kept
 /// where the diagonal is.
 fn diag_embed(site: &mut Site<'_, '_>, x: ValueId) -> Answer {
-    let ty = site.result(0);
+    let ty = site.ranked_result(0, 2)?;
     let offset = if *site.arg("offset") == Arg::None { site.int("diagonal", 0)? } else { site.int("offset", 0)? };
-    let (own, batch) = (site.ty(x), site.ty(x).rank() - 1);
-    let size = own.sizes[batch].plus(&offset.abs().into());
+    let own = site.ranked(site.ty(x), 1)?;
+    let (batch, beyond) = (own.rank() - 1, offset.saturating_abs());
+    let size = own.sizes[batch].plus(&beyond.into());
     let mut wide = own.sizes.clone();
     wide[batch] = size.clone();
-    let pad: Arg = vec![0, offset.abs()].into();
+    let pad: Arg = vec![0, beyond].into();
     let padded = site.call("aten::constant_pad_nd", [("self", x.into()), ("pad", pad)], own.with_sizes(wide));
     // Above the middle the row tells which element it is, below it the column.
     let padded = site.unsqueeze(padded, if offset >= 0 { batch + 1 } else { batch });
@@ -294,6 +296,9 @@ fn diag_embed(site: &mut Site<'_, '_>, x: ValueId) -> Answer {
     Ok(vec![site.permute(matrix, &order)])
 }
 
+/// The largest number of [`Windows`]: products of two of them are numbers yet.
+const MOST_WINDOW: i64 = 1 << 30;
+
 /// What the windows of one dimension are: how many elements each has, how they lie, and how many there are.
 struct Windows {
     size: i64,
@@ -308,28 +313,33 @@ impl Windows {
     fn of(site: &Site<'_, '_>, image: [i64; 2]) -> Result<[Self; 2], Error> {
         let (size, dilation) = (site.each("kernel_size", 1, 2)?, site.each("dilation", 1, 2)?);
         let (padding, stride) = (site.each("padding", 0, 2)?, site.each("stride", 1, 2)?);
+        let fits = |numbers: &[i64], least: i64| numbers.iter().all(|number| (least..=MOST_WINDOW).contains(number));
+        if !fits(&size, 1) || !fits(&dilation, 1) || !fits(&stride, 1) || !fits(&padding, 0) || !fits(&image, 0) {
+            let what = format!("windows of {size:?} by {stride:?}, {dilation:?} and {padding:?} of {image:?} elements");
+            return Err(Error::unsupported(what));
+        }
         Ok([0, 1].map(|dim| {
-            let span = dilation[dim].saturating_mul(size[dim].saturating_sub(1)).saturating_add(1);
-            let room = image[dim].saturating_add(padding[dim].saturating_mul(2)).saturating_sub(span);
-            let count = (room / stride[dim].max(1)).saturating_add(1);
+            let span = dilation[dim] * (size[dim] - 1) + 1;
+            let count = ((image[dim] + 2 * padding[dim] - span) / stride[dim] + 1).max(0);
             Self { size: size[dim], dilation: dilation[dim], padding: padding[dim], stride: stride[dim], count }
         }))
     }
 
     /// For each element of a window and each window, the place in the padded dimension.
-    fn places(&self, site: &mut Site<'_, '_>, trailing: usize) -> ValueId {
+    fn places(&self, site: &mut Site<'_, '_>, trailing: usize) -> Result<ValueId, Error> {
+        site.small(&[self.size, self.count])?;
         let all = (0..self.size).flat_map(|element| (0..self.count).map(move |window| (element, window)));
         let bytes = all.flat_map(|(element, window)| (element * self.dilation + window * self.stride).to_le_bytes());
         let sizes: Vec<i64> = [self.size, self.count].into_iter().chain(std::iter::repeat_n(1, trailing)).collect();
         let bytes = bytes.collect();
-        site.constant(TensorType::fixed(ScalarType::Long, &sizes), bytes)
+        Ok(site.constant(TensorType::fixed(ScalarType::Long, &sizes), bytes))
     }
 }
 
 /// All windows of images as columns.
 fn im2col(site: &mut Site<'_, '_>) -> Answer {
     let (x, ty) = (subject(site)?, site.result(0));
-    let own = site.ty(x);
+    let own = site.ranked(site.ty(x), 2)?;
     let sizes = own.numbers().ok_or_else(|| Error::unsupported("im2col with sizes unknown before"))?;
     let rank = sizes.len();
     let windows = Windows::of(site, [sizes[rank - 2], sizes[rank - 1]])?;
@@ -339,7 +349,7 @@ fn im2col(site: &mut Site<'_, '_>) -> Answer {
     padded[rank - 1] += 2 * windows[1].padding;
     let args = [("self", x.into()), ("pad", pads.to_vec().into())];
     let image = site.call("aten::constant_pad_nd", args, TensorType::fixed(own.dtype, &padded));
-    let (rows, columns) = (windows[0].places(site, 2), windows[1].places(site, 0));
+    let (rows, columns) = (windows[0].places(site, 2)?, windows[1].places(site, 0)?);
     let indices = std::iter::repeat_n(None, rank - 2).chain([Some(rows), Some(columns)]).collect();
     let inner = [windows[0].size, windows[0].count, windows[1].size, windows[1].count];
     let found = TensorType::fixed(own.dtype, &[&sizes[..rank - 2], &inner].concat());
@@ -351,7 +361,7 @@ fn im2col(site: &mut Site<'_, '_>) -> Answer {
 
 /// Images from their windows as columns; where windows overlap, their elements are summed.
 fn col2im(site: &mut Site<'_, '_>) -> Answer {
-    let (x, ty) = (subject(site)?, site.result(0));
+    let (x, ty) = (subject(site)?, site.ranked_result(0, 2)?);
     let sizes = ty.numbers().ok_or_else(|| Error::unsupported("col2im with sizes unknown before"))?;
     let rank = sizes.len();
     let windows = Windows::of(site, [sizes[rank - 2], sizes[rank - 1]])?;
@@ -364,7 +374,7 @@ fn col2im(site: &mut Site<'_, '_>) -> Answer {
     padded[rank - 2] += 2 * windows[0].padding;
     padded[rank - 1] += 2 * windows[1].padding;
     let image = site.full(&TensorType::fixed(ty.dtype, &padded), 0);
-    let (rows, columns) = (windows[0].places(site, 2), windows[1].places(site, 0));
+    let (rows, columns) = (windows[0].places(site, 2)?, windows[1].places(site, 0)?);
     let indices = std::iter::repeat_n(None, rank - 2).chain([Some(rows), Some(columns)]).collect();
     let args = [
         ("self", image.into()),

@@ -137,7 +137,7 @@ fn meshgrid(site: &mut Site<'_, '_>) -> Answer {
     for (index, value) in values.iter().enumerate() {
         let ty = site.result(index);
         let dim = if swapped && index < 2 { 1 - index } else { index };
-        let own = |place: usize| if place == dim { ty.sizes[place].clone() } else { 1.into() };
+        let own = |place: usize| if place == dim { ty.size(place) } else { 1.into() };
         let vector = site.view(*value, (0..ty.rank()).map(own).collect());
         results.push(site.expand(vector, &ty.sizes));
     }
@@ -150,7 +150,7 @@ fn broadcast_tensors(site: &mut Site<'_, '_>) -> Answer {
 }
 
 fn cartesian_prod(site: &mut Site<'_, '_>) -> Answer {
-    let (values, ty) = (site.tensors("tensors")?, site.result(0));
+    let (values, ty) = (site.tensors("tensors")?, site.ranked_result(0, 1)?);
     let sizes: Vec<Size> = values.iter().map(|value| site.ty(*value).count()).collect();
     let mut columns = Vec::new();
     for (dim, value) in values.iter().enumerate() {
@@ -168,7 +168,7 @@ fn cartesian_prod(site: &mut Site<'_, '_>) -> Answer {
 
 /// Matrices along a diagonal, with zeros around.
 fn block_diag(site: &mut Site<'_, '_>) -> Answer {
-    let (values, ty) = (site.tensors("tensors")?, site.result(0));
+    let (values, ty) = (site.tensors("tensors")?, site.ranked_result(0, 2)?);
     let mut bands = Vec::new();
     let mut before = Size::default();
     for value in values {
@@ -205,7 +205,7 @@ fn repeat_interleave(site: &mut Site<'_, '_>) -> Answer {
     let dim = site.dim("dim", 0, ty.rank())?;
     let repeats = site.size("repeats").ok_or_else(|| Error::unsupported("repeats that are no number"))?;
     let x = site.unsqueeze(x, dim + 1);
-    let mut sizes = site.ty(x).sizes;
+    let mut sizes = site.ranked(site.ty(x), dim + 2)?.sizes;
     sizes[dim + 1] = repeats;
     let x = site.expand(x, &sizes);
     Ok(vec![site.view(x, ty.sizes)])
@@ -220,9 +220,9 @@ fn repeat_each(site: &mut Site<'_, '_>) -> Answer {
     }
     let dim = site.dim("dim", 0, ty.rank())?;
     let mut repeats = site.tensor("repeats")?;
-    let size = site.ty(x).sizes[dim].clone();
+    let size = site.ty(x).size(dim);
     repeats = site.expand(repeats, &[size]);
-    let indices = site.plain_type(repeats).with_sizes([ty.sizes[dim].clone()]);
+    let indices = site.plain_type(repeats).with_sizes([ty.size(dim)]);
     let index = site.call("aten::repeat_interleave.Tensor", [("repeats", repeats.into())], indices);
     let args = [("self", x.into()), ("dim", (dim as i64).into()), ("index", index.into())];
     Ok(vec![site.call("aten::index_select", args, ty)])

@@ -41,9 +41,10 @@ pub(super) const RULES: Table = &[
     }),
 ];
 
-/// The matrices that a call is about.
+/// The matrices that a call is about; they have two dimensions at least.
 fn matrix(site: &Site<'_, '_>) -> Result<ValueId, Error> {
-    site.optional_tensor("A").map_or_else(|| subject(site), Ok)
+    let value = site.optional_tensor("A").map_or_else(|| subject(site), Ok)?;
+    site.ranked(site.ty(value), 2).map(|_| value)
 }
 
 /// A result that nobody asked for.
@@ -90,7 +91,7 @@ fn inverse(site: &mut Site<'_, '_>, a: ValueId) -> ValueId {
 }
 
 fn cholesky(site: &mut Site<'_, '_>) -> Answer {
-    let (a, ty) = (matrix(site)?, site.result(0));
+    let (a, ty) = (matrix(site)?, site.ranked_result(0, 2)?);
     let args = [("self", a.into()), ("upper", site.bool("upper", false).into())];
     let [factor, _] = site.calls("aten::linalg_cholesky_ex", args, [ty.clone(), info(&ty)]);
     Ok(vec![factor])
@@ -133,7 +134,7 @@ pub(super) fn singular_values(site: &mut Site<'_, '_>, a: ValueId) -> ValueId {
 
 /// The older form gives `V`, not its transpose.
 fn svd(site: &mut Site<'_, '_>) -> Answer {
-    let a = subject(site)?;
+    let a = matrix(site)?;
     if !site.bool("some", true) || !site.bool("compute_uv", true) {
         return Err(Error::unsupported("svd with all or without singular vectors: use torch.linalg.svd"));
     }
@@ -145,7 +146,7 @@ fn svd(site: &mut Site<'_, '_>) -> Answer {
 
 /// Products of a matrix with itself.
 fn power(site: &mut Site<'_, '_>) -> Answer {
-    let (mut a, ty, n) = (subject(site)?, site.result(0), site.int("n", 1)?);
+    let (mut a, ty, n) = (matrix(site)?, site.ranked_result(0, 2)?, site.int("n", 1)?);
     if n < 0 {
         a = inverse(site, a);
     }
@@ -156,7 +157,7 @@ fn power(site: &mut Site<'_, '_>) -> Answer {
         return Ok(vec![site.expand(one, &ty.sizes)]);
     }
     let mut product = a;
-    for _ in 1..n.unsigned_abs() {
+    for _ in 1..site.few(n.saturating_abs(), "products")? {
         product = site.matmul(product, a, ty.clone());
     }
     Ok(vec![product])
@@ -165,7 +166,7 @@ fn power(site: &mut Site<'_, '_>) -> Answer {
 /// A norm of the singular values of matrices: their sum, the largest or the smallest.
 pub(super) fn spectral(site: &mut Site<'_, '_>, a: ValueId, operator: &'static str) -> Answer {
     let (ty, [rows, columns]) = (site.result(0), matrix_dims(site, a)?);
-    let rank = site.ty(a).rank();
+    let rank = site.ranked(site.ty(a), 2)?.rank();
     let rest = (0..rank).filter(|dim| *dim != rows && *dim != columns);
     let order: Vec<usize> = rest.chain([rows, columns]).collect();
     let a = site.permute(a, &order);

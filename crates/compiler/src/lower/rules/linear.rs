@@ -128,8 +128,7 @@ fn contracted(site: &mut Site<'_, '_>, left: ValueId, right: ValueId, first: &[u
     let (a, b) = (site.ty(left), site.ty(right));
     let rest =
         |ty: &TensorType, dims: &[usize]| -> Vec<usize> { (0..ty.rank()).filter(|dim| !dims.contains(dim)).collect() };
-    let sizes =
-        |ty: &TensorType, dims: &[usize]| -> Vec<Size> { dims.iter().map(|&dim| ty.sizes[dim].clone()).collect() };
+    let sizes = |ty: &TensorType, dims: &[usize]| -> Vec<Size> { dims.iter().map(|&dim| ty.size(dim)).collect() };
     let count = |sizes: &[Size]| sizes.iter().fold(Size::from(1), |count, size| count.times(size));
     let (outer, further) = (rest(&a, first), rest(&b, second));
     let (rows, shared, columns) = (sizes(&a, &outer), count(&sizes(&a, first)), sizes(&b, &further));
@@ -152,7 +151,7 @@ fn tensordot(site: &mut Site<'_, '_>) -> Answer {
     let (first, second) = (dims(site, "dims_self", left)?, dims(site, "dims_other", right)?);
     // A dimension of one element meets the sum of the other's.
     for (&a, &b) in first.iter().zip(&second) {
-        let [x, y] = [(left, a), (right, b)].map(|(value, dim)| site.ty(value).sizes[dim].number() == Some(1));
+        let [x, y] = [(left, a), (right, b)].map(|(value, dim)| site.ty(value).size(dim).number() == Some(1));
         match (x, y) {
             (true, false) => right = site.sum(right, &[b], true),
             (false, true) => left = site.sum(left, &[a], true),
@@ -181,7 +180,7 @@ fn vecdot(site: &mut Site<'_, '_>) -> Answer {
 
 fn batches(site: &mut Site<'_, '_>) -> Result<ValueId, Error> {
     let (left, right) = (site.tensor("batch1")?, site.tensor("batch2")?);
-    let (a, b) = (site.ty(left), site.ty(right));
+    let (a, b) = (site.ranked(site.ty(left), 3)?, site.ranked(site.ty(right), 3)?);
     let ty = a.with_sizes([a.sizes[0].clone(), a.sizes[1].clone(), b.sizes[2].clone()]);
     Ok(site.call("aten::bmm", [("self", left.into()), ("mat2", right.into())], ty))
 }
@@ -217,7 +216,7 @@ fn chain(site: &mut Site<'_, '_>, name: &str) -> Answer {
     let [first, rest @ ..] = &values[..] else { return Err(Error::unsupported("a product of nothing")) };
     let mut product = *first;
     for value in rest {
-        let (a, b) = (site.ty(product), site.ty(*value));
+        let (a, b) = (site.ranked(site.ty(product), 1)?, site.ranked(site.ty(*value), 1)?);
         let sizes = [&a.sizes[..a.rank() - 1], &b.sizes[1..]].concat();
         product = site.matmul(product, *value, ty.with_sizes(sizes));
     }
@@ -227,12 +226,12 @@ fn chain(site: &mut Site<'_, '_>, name: &str) -> Answer {
 /// Each element of one tensor times all of another.
 fn kron(site: &mut Site<'_, '_>) -> Answer {
     let (left, right, ty) = (site.tensor("self")?, site.tensor("other")?, site.result(0));
-    let rank = ty.rank();
     let own = |site: &Site<'_, '_>, value: ValueId| {
         let sizes = site.ty(value).sizes;
-        [vec![Size::from(1); rank - sizes.len()], sizes].concat()
+        [vec![Size::from(1); ty.rank().saturating_sub(sizes.len())], sizes].concat()
     };
     let (a, b) = (own(site, left), own(site, right));
+    let rank = a.len().min(b.len());
     let weave = |first: bool| -> Vec<Size> {
         let pair = |dim: usize| if first { [a[dim].clone(), 1.into()] } else { [1.into(), b[dim].clone()] };
         (0..rank).flat_map(pair).collect()
@@ -265,8 +264,9 @@ fn cross(site: &mut Site<'_, '_>) -> Answer {
 
 /// `x1 W x2` for each of the matrices `W`.
 fn bilinear(site: &mut Site<'_, '_>) -> Answer {
-    let (a, b, weight, ty) = (site.tensor("input1")?, site.tensor("input2")?, site.tensor("weight")?, site.result(0));
-    let (rank, w) = (ty.rank(), site.ty(weight));
+    let (a, b, weight, ty) =
+        (site.tensor("input1")?, site.tensor("input2")?, site.tensor("weight")?, site.ranked_result(0, 1)?);
+    let (rank, w) = (ty.rank(), site.ranked(site.ty(weight), 3)?);
     let batch = ty.sizes[..rank - 1].iter().fold(Size::from(1), |count, size| count.times(size));
     let (out, first, second) = (w.sizes[0].clone(), w.sizes[1].clone(), w.sizes[2].clone());
     let a = site.view(a, vec![batch.clone(), first.clone()]);

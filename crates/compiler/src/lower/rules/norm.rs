@@ -130,7 +130,7 @@ fn group_norm(site: &mut Site<'_, '_>) -> Answer {
 }
 
 fn normalised_groups(site: &mut Site<'_, '_>, x: ValueId, groups: Size) -> Answer {
-    let (ty, eps) = (site.result(0), site.float("eps", 1e-5)?);
+    let (ty, eps) = (site.ranked_result(0, 2)?, site.float("eps", 1e-5)?);
     let (batch, channels) = (ty.sizes[0].clone(), ty.sizes[1].clone());
     let inner = ty.sizes[2..].iter().fold(Size::from(1), |product, size| product.times(size));
     let [weight, bias] = AFFINE.map(|name| Arg::from(site.optional_tensor(name)));

@@ -43,19 +43,19 @@ fn pad(site: &mut Site<'_, '_>) -> Answer {
 /// Each dimension goes on where it ends: what lies at one end is also put before the other. A negative pad cuts.
 fn circular(site: &mut Site<'_, '_>, mut x: ValueId) -> Answer {
     let pads = site.ints("pad", &[])?;
-    let rank = site.ty(x).rank();
+    let rank = site.ranked(site.ty(x), pads.len() / 2)?.rank();
     for (index, pair) in pads.chunks_exact(2).enumerate() {
         let dim = rank - 1 - index;
         let (before, after) = (pair[0], pair[1]);
         let size = site.ty(x).sizes[dim].clone();
-        let kept = site.slice(x, dim, (-before).max(0).into(), size.plus(&after.min(0).into()));
+        let kept = site.slice(x, dim, before.saturating_neg().max(0).into(), size.plus(&after.min(0).into()));
         let mut parts = vec![kept];
         if before > 0 {
             let end = size.plus(&after.min(0).into());
             parts.insert(0, site.slice(x, dim, end.minus(&before.into()), end));
         }
         if after > 0 {
-            let start = Size::from((-before).max(0));
+            let start = Size::from(before.saturating_neg().max(0));
             parts.push(site.slice(x, dim, start.clone(), start.plus(&after.into())));
         }
         x = site.cat(&parts, dim);

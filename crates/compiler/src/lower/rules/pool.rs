@@ -85,7 +85,7 @@ fn largest(site: &mut Site<'_, '_>, operator: &'static str) -> Answer {
 }
 
 fn adaptive_avg_pool1d(site: &mut Site<'_, '_>) -> Answer {
-    let (x, ty) = (one_row(site)?, site.result(0));
+    let (x, ty) = (one_row(site)?, site.ranked_result(0, 1)?);
     let columns = ty.sizes[ty.rank() - 1].clone();
     let size = vec![Size::from(1), columns];
     let pool =
@@ -95,7 +95,7 @@ fn adaptive_avg_pool1d(site: &mut Site<'_, '_>) -> Answer {
 
 /// A pool to a single element is the mean.
 fn adaptive_avg_pool(site: &mut Site<'_, '_>, dims: usize, operator: &'static str) -> Answer {
-    let (x, ty) = (subject(site)?, site.result(0));
+    let (x, ty) = (subject(site)?, site.ranked_result(0, dims)?);
     let last: Vec<usize> = (ty.rank() - dims..ty.rank()).collect();
     if last.iter().all(|&dim| ty.sizes[dim].number() == Some(1)) {
         return Ok(vec![site.reduce("aten::mean.dim", x, &last, true, ty.dtype)]);
@@ -105,7 +105,7 @@ fn adaptive_avg_pool(site: &mut Site<'_, '_>, dims: usize, operator: &'static st
 }
 
 fn adaptive_max_pool1d(site: &mut Site<'_, '_>) -> Answer {
-    let (x, ty) = (one_row(site)?, site.result(0));
+    let (x, ty) = (one_row(site)?, site.ranked_result(0, 1)?);
     let size = vec![Size::from(1), ty.sizes[ty.rank() - 1].clone()];
     let wide = with_row(&ty);
     let both = [wide.clone(), wide.with_dtype(ScalarType::Long)];

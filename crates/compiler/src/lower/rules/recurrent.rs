@@ -92,8 +92,8 @@ fn plain(
 
 /// The gates, each as wide as the state of type `ty`.
 fn parts<const N: usize>(site: &mut Site<'_, '_>, gates: ValueId, ty: &TensorType) -> [ValueId; N] {
-    let dim = ty.rank() - 1;
-    let sizes = vec![ty.sizes[dim].clone(); N];
+    let dim = ty.rank().saturating_sub(1);
+    let sizes = vec![ty.size(dim); N];
     let args = [("self", gates.into()), ("split_sizes", sizes.into()), ("dim", (dim as i64).into())];
     site.calls("aten::split_with_sizes", args, std::array::from_fn(|_| ty.clone()))
 }
@@ -145,8 +145,12 @@ fn sequence(
     backwards: bool,
 ) -> Result<(ValueId, Vec<ValueId>), Error> {
     let products = site.linear(input, weights.input, weights.biases[0]);
-    let steps = site.ty(input).sizes[0].number();
+    let steps = site.ty(input).size(0).number();
     let steps = steps.ok_or_else(|| Error::unsupported("a recurrent layer over sequences of unknown length"))?;
+    let steps = site.few(steps, "steps of a recurrent layer")?;
+    if steps == 0 {
+        return Err(Error::unsupported("a recurrent layer over empty sequences"));
+    }
     let mut outputs = Vec::new();
     for step in 0..steps {
         let step = if backwards { steps - 1 - step } else { step };
@@ -164,7 +168,7 @@ fn sequence(
 fn weights(site: &Site<'_, '_>, projected: bool) -> Result<Vec<Weights>, Error> {
     let all = site.tensors("params")?;
     let biases = site.bool("has_biases", true);
-    let layers = site.int("num_layers", 1)? * if site.bool("bidirectional", false) { 2 } else { 1 };
+    let layers = site.int("num_layers", 1)?.saturating_mul(if site.bool("bidirectional", false) { 2 } else { 1 });
     let each = all.len().checked_div(usize::try_from(layers).unwrap_or(0)).unwrap_or(0);
     let least = if biases { 4 } else { 2 };
     if each < least || (each > least && !projected) {

@@ -186,7 +186,7 @@ fn count_nonzero(site: &mut Site<'_, '_>) -> Answer {
 
 fn trace(site: &mut Site<'_, '_>) -> Answer {
     let (x, ty) = (subject(site)?, site.result(0));
-    let own = site.ty(x);
+    let own = site.ranked(site.ty(x), 2)?;
     let short = own.with_sizes([Size::min(&own.sizes[0], &own.sizes[1])]);
     let diagonal = site.call("aten::diagonal", [("self", x.into())], short);
     Ok(vec![site.reduce("aten::sum.dim_IntList", diagonal, &[0], false, ty.dtype)])
@@ -214,7 +214,7 @@ fn msort(site: &mut Site<'_, '_>) -> Answer {
 
 /// The elements at `start..size - end` of a dimension.
 fn inner(site: &mut Site<'_, '_>, x: ValueId, dim: usize, start: i64, end: i64) -> ValueId {
-    let size = site.ty(x).sizes[dim].clone();
+    let size = site.ty(x).size(dim);
     site.slice(x, dim, start.into(), size.minus(&end.into()))
 }
 
@@ -225,8 +225,8 @@ fn diff(site: &mut Site<'_, '_>) -> Answer {
     let further = ["prepend", "append"].map(|name| site.optional_tensor(name));
     let parts: Vec<ValueId> = [further[0], Some(x), further[1]].into_iter().flatten().collect();
     let mut x = site.cat(&parts, dim);
-    for _ in 0..site.int("n", 1)? {
-        if site.ty(x).sizes[dim].number() == Some(0) {
+    for _ in 0..site.few(site.int("n", 1)?, "differences")? {
+        if site.ty(x).size(dim).number() == Some(0) {
             break;
         }
         let (after, before) = (inner(site, x, dim, 1, 0), inner(site, x, dim, 0, 1));

@@ -20,7 +20,7 @@ pub(super) const RULES: Table = &[
 
 /// Rows of elements as images of one row; its height keeps the scale one.
 fn one_row(site: &mut Site<'_, '_>, operator: &'static str) -> Answer {
-    let (x, ty) = (site.tensor("input")?, site.result(0));
+    let (x, ty) = (site.tensor("input")?, site.ranked_result(0, 3)?);
     let image = site.unsqueeze(x, 2);
     let mut args = vec![("input", Arg::from(image)), ("output_size", Arg::None), ("scale_factors", Arg::None)];
     match site.arg("scale_factors") {
@@ -38,7 +38,7 @@ fn one_row(site: &mut Site<'_, '_>, operator: &'static str) -> Answer {
 
 /// Sizes alone say what scales do, if there are none.
 fn without_scales(site: &mut Site<'_, '_>, operator: &'static str) -> Answer {
-    let (x, ty) = (subject(site)?, site.result(0));
+    let (x, ty) = (subject(site)?, site.ranked_result(0, 2)?);
     if *site.arg("scales_h") != Arg::None || *site.arg("scales_w") != Arg::None {
         let own = site.call.operator().unwrap_or_default().to_owned();
         return Ok(site.renamed(own));
@@ -53,7 +53,7 @@ fn without_scales(site: &mut Site<'_, '_>, operator: &'static str) -> Answer {
 
 /// The runtime takes the scales one by one.
 fn antialiased(site: &mut Site<'_, '_>) -> Answer {
-    let (x, ty) = (site.tensor("input")?, site.result(0));
+    let (x, ty) = (site.tensor("input")?, site.ranked_result(0, 2)?);
     let mut args = vec![("self", Arg::from(x)), ("output_size", ty.sizes[2..].to_vec().into())];
     args.push(("align_corners", site.bool("align_corners", false).into()));
     if let Arg::Floats(scales) = site.arg("scale_factors")
@@ -66,7 +66,7 @@ fn antialiased(site: &mut Site<'_, '_>) -> Answer {
 
 /// Channels in groups, the first of each group first.
 fn channel_shuffle(site: &mut Site<'_, '_>) -> Answer {
-    let (x, ty) = (subject(site)?, site.result(0));
+    let (x, ty) = (subject(site)?, site.ranked_result(0, 2)?);
     let groups = Size::from(site.int("groups", 1)?);
     let each = ty.sizes[1].floor_div(&groups);
     let inner = ty.sizes[2..].iter().fold(Size::from(1), |product, size| product.times(size));
@@ -82,11 +82,13 @@ fn grid_sampler(site: &mut Site<'_, '_>) -> Answer {
 
 /// The places that affine maps send the places of images to: known places, with a one, times the maps.
 fn affine_grid(site: &mut Site<'_, '_>) -> Answer {
-    let (theta, ty) = (site.tensor("theta")?, site.result(0));
+    let (theta, ty) = (site.tensor("theta")?, site.ranked_result(0, 2)?);
     let numbers = ty.numbers().ok_or_else(|| Error::unsupported("affine_grid_generator with sizes unknown before"))?;
     let inner = &numbers[1..numbers.len() - 1];
+    let dims = inner.len() as i64;
+    site.small(&[inner, &[dims + 1]].concat())?;
+    let count = inner.iter().product::<i64>();
     let base = base_places(site, inner, site.bool("align_corners", false), &ty);
-    let (dims, count) = (inner.len() as i64, inner.iter().product::<i64>());
     let base = site.expand(base, &[numbers[0], count, dims + 1].map(Size::from));
     let maps = site.transposed(theta, 1, 2);
     let product = TensorType::fixed(ty.dtype, &[numbers[0], count, dims]);

@@ -110,7 +110,7 @@ fn movedim(site: &mut Site<'_, '_>) -> Answer {
     let mut rest = (0..rank).filter(|dim| !from.contains(dim));
     let order: Vec<usize> = (0..rank)
         .map(|dim| match to.iter().position(|own| *own == dim) {
-            Some(index) => from[index],
+            Some(index) => from.get(index).copied().unwrap_or(0),
             None => rest.next().unwrap_or(0),
         })
         .collect();
@@ -130,7 +130,7 @@ fn same_bits(site: &mut Site<'_, '_>) -> Answer {
 /// The opposite of an expansion: what was repeated is summed.
 fn sum_to_size(site: &mut Site<'_, '_>) -> Answer {
     let (value, ty) = (site.tensor("self")?, site.result(0));
-    let sizes = site.ty(value).sizes;
+    let sizes = site.ranked(site.ty(value), ty.rank())?.sizes;
     let new = sizes.len() - ty.rank();
     let other = |dim: usize| dim < new || sizes[dim] != ty.sizes[dim - new];
     let dims: Vec<usize> = (0..sizes.len()).filter(|&dim| other(dim)).collect();

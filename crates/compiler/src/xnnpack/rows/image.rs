@@ -24,6 +24,8 @@ pub(super) const ROWS: &[Row] = &[
     row("aten::_softmax", softmax),
 ];
 
+/// The most channels that one slope is repeated for.
+const MOST_CHANNELS: usize = 1 << 20;
 /// Corner pixels stay where they are.
 const ALIGN_CORNERS: u32 = 8;
 /// Reduced dimensions stay.
@@ -104,9 +106,10 @@ fn round_up(b: &Builder<'_>, window: &mut Window, value: ValueId, result: ValueI
         return Err("it rounds sizes up that are not known before the program runs".to_owned());
     };
     for dim in 0..2 {
-        let reach = i64::from(window.dilation[dim]) * i64::from(window.kernel[dim].saturating_sub(1)) + 1;
-        let wanted = (to[dim + 2] - 1) * i64::from(window.stride[dim]) + reach;
-        let missing = wanted - from[dim + 2] - i64::from(window.padding[dim][0]);
+        let reach = i64::from(window.dilation[dim]).saturating_mul(i64::from(window.kernel[dim].saturating_sub(1)));
+        let last = to[dim + 2].saturating_sub(1).saturating_mul(i64::from(window.stride[dim]));
+        let wanted = last.saturating_add(reach).saturating_add(1);
+        let missing = wanted.saturating_sub(from[dim + 2]).saturating_sub(i64::from(window.padding[dim][0]));
         let missing = u32::try_from(missing.max(0)).map_err(|_| "its padding is too large")?;
         window.padding[dim][1] = window.padding[dim][1].max(missing);
     }
@@ -123,7 +126,7 @@ fn avg_pool(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
     if arguments.bool("count_include_pad", true) && window.padding != [[0; 2]; 2] {
         return Err("padding counts in its mean".to_owned());
     }
-    let area = i64::from(window.kernel[0]) * i64::from(window.kernel[1]);
+    let area = i64::from(window.kernel[0]).saturating_mul(i64::from(window.kernel[1]));
     if arguments.int("divisor_override", area)? != area {
         return Err("it divides by another number than that of elements".to_owned());
     }
@@ -229,7 +232,7 @@ fn repeat(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
         }
     }
     let [n, h, w, c] = b.dims(value, Layout::Channels)?[..] else { return Err("it is no image".to_owned()) };
-    let row = [w, factors[0], factors[1]].iter().try_fold(c, |all, factor| all.checked_mul(*factor));
+    let row = [factors[0], factors[1], w].iter().try_fold(c, |all, factor| all.checked_mul(*factor));
     let row = row.ok_or("its rows are too large")? / factors[0];
     let mut id = b.operand(value, Layout::Channels)?;
     if factors[1] > 1 {
@@ -274,7 +277,7 @@ fn prelu(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
     let ty = b.scope.ty(value)?;
     let layout = if matches!(ty.rank(), 3 | 4) { Layout::Channels } else { Layout::Plain };
     let channels = ty.sizes.get(1).and_then(|size| size.number()).and_then(|size| usize::try_from(size).ok());
-    let channels = channels.ok_or("it has no known number of channels")?;
+    let channels = channels.filter(|count| *count <= MOST_CHANNELS).ok_or("its channels are unknown, or too many")?;
     if ty.rank() == 5 {
         return Err("its operand has five dimensions".to_owned());
     }

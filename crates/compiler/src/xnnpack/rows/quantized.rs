@@ -58,16 +58,20 @@ fn quantize(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
 
 /// A step of a dynamic quantisation: no node, because what reads its end converts the numbers itself.
 fn dynamic_step(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
-    if serves(b.scope, call) {
+    if serves(b.scope, call, STEPS) {
         return Ok(());
     }
     Err("not all that reads it is a linear layer or convolution with weights of a kind that XNNPACK has".to_owned())
 }
 
+/// How many steps may follow each other: parameters, integers, numbers.
+const STEPS: usize = 3;
+
 /// Whether all that comes of a step of a dynamic quantisation goes into calls that do it themselves.
-fn serves(scope: &Scope<'_>, call: &Call) -> bool {
-    let reader = |reader: &&Call, value: ValueId| {
-        if quantization::is_dynamic_step(reader) { serves(scope, reader) } else { takes_dynamic(scope, reader, value) }
+fn serves(scope: &Scope<'_>, call: &Call, steps: usize) -> bool {
+    let reader = |reader: &&Call, value: ValueId| match steps.checked_sub(1) {
+        Some(left) if quantization::is_dynamic_step(reader) => serves(scope, reader, left),
+        _ => takes_dynamic(scope, reader, value),
     };
     let fits = |&value: &ValueId| !scope.is_output(value) && scope.readers(value).iter().all(|own| reader(own, value));
     call.outputs.iter().all(fits)
@@ -126,7 +130,9 @@ pub(super) fn integer_weight<'p>(
     if b.rehearses() {
         return b.constant(Datatype::Fp32, |_| Ok(Tensor::floats(ScalarType::Float, &[], &[])));
     }
-    let tensor = shape(b.scope.known(Arguments(maker).tensor("input")?)?);
+    let tensor = b.scope.known(Arguments(maker).tensor("input")?)?;
+    b.scope.has_sizes(Arguments(call).tensor("weight")?, &tensor.sizes)?;
+    let tensor = shape(tensor);
     let dims: Vec<u32> = tensor.sizes.iter().map(|&size| size as u32).collect();
     let (data, channel_dim) =
         (if has_four_bits(maker) { tensor.nibbles().into() } else { tensor.data() }, channel_dim as i32);
@@ -166,6 +172,9 @@ pub(super) fn integer_bias(b: &mut Builder<'_>, call: &Call, input: ValueId) -> 
         Grid::Channels { scales, .. } => scales.iter().map(|scale| scale * input_scale).collect(),
         Grid::Groups { .. } => return Err("its weight has groups of scales".to_owned()),
     };
+    if scales.is_empty() {
+        return Err("its weight has no scales".to_owned());
+    }
     let integer = |(place, number): (usize, &f32)| {
         let scale = scales[place % scales.len()];
         (number * (1.0 / scale)).round_ties_even() as i32

@@ -73,12 +73,15 @@ fn cat(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
         let size = *b.dims(value, layout)?.get(axis).ok_or("it joins tensors of different dimensions")?;
         parts.push((b.operand(value, layout)?, size));
     }
+    if parts.is_empty() {
+        return Err("it joins nothing".to_owned());
+    }
     if let [(only, _)] = parts[..] {
         return b.alias(result, layout, only);
     }
     while parts.len() > 5 {
         let first: Vec<(u32, u32)> = parts.drain(..5).collect();
-        let size = first.iter().map(|(_, size)| size).sum();
+        let size = first.iter().try_fold(0u32, |sum, (_, size)| sum.checked_add(*size)).ok_or("it joins too much")?;
         let mut dims = b.dims(result, layout)?;
         dims[axis] = size;
         let output = b.between(result, &dims)?;
@@ -191,7 +194,7 @@ fn split(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
         let output = b.define(result, layout)?;
         let sizes = b.dims(result, layout)?;
         cut(b, source, layout, (dim, start), sizes, output)?;
-        start += size;
+        start = start.saturating_add(size);
     }
     Ok(())
 }
