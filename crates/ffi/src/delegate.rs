@@ -207,8 +207,11 @@ pub unsafe extern "C" fn et_delegate_run(
 /// Frees a delegate.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn et_delegate_free(delegate: *mut ETDelegate) {
-    if !delegate.is_null() {
-        // SAFETY: delegates come from `et_delegate_create`, which makes them of a box; NULL was left out.
-        entry::value((), || Some(drop(unsafe { Box::from_raw(delegate) })));
-    }
+    entry::value((), || {
+        if !delegate.is_null() {
+            // SAFETY: delegates come from `et_delegate_create`, which makes them of a box.
+            drop(unsafe { Box::from_raw(delegate) });
+        }
+        Some(())
+    });
 }
