@@ -5,7 +5,8 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/../../.." && pwd)
 model=$root/examples/digits/digits.pte
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# Wine's server outlives its programs, and writes into its folder when it ends.
+trap '{ wineserver -k && wineserver -w; } > /dev/null 2>&1 || true; rm -rf "$work"' EXIT
 
 for variable in $(compgen -e | grep -E '^(EXECUTORCH|ET_BUILD)_' || true); do unset "$variable"; done
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target} WINEDEBUG=-all WINEPREFIX=$work/wine
