@@ -140,7 +140,6 @@ class GgmlBackend final : public BackendInterface {
         payload.data_size = processed->size();
         payload.named_data = Weights::find;
         payload.context = &weights;
-        payload.explain = [](const void *, const char *) {};
 
         ETDelegateOptions options{};
         options.size = sizeof options;

@@ -409,7 +409,7 @@ typedef void *(*ETOutputFunction)(void *user_data, int32_t index, int32_t dtype,
                                   size_t bytes);
 
 /* Makes a delegate of a payload that was exported for a backend ("GgmlBackend"). NULL options are the defaults. Of the
- * payload, `data` and `named_data` are asked; nothing of it is needed once this returned. */
+ * payload, `data` and `named_data` are asked (NULL: no data has a name); nothing of it is needed once this returned. */
 ET_API ETStatus *et_delegate_create(const char *backend, const ETBackendPayload *payload, const ETDelegateOptions *options,
                                     ETDelegate **out_delegate);
 ET_API int32_t et_delegate_input_count(const ETDelegate *delegate);

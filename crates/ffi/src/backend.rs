@@ -103,11 +103,11 @@ pub struct ETBackendPayload {
     /// The sizes of the values.
     pub spec_sizes: *const usize,
     /// Finds weights by name.
-    pub named_data: unsafe extern "C" fn(*const c_void, *const c_char, *mut usize) -> *const c_void,
+    pub named_data: Option<unsafe extern "C" fn(*const c_void, *const c_char, *mut usize) -> *const c_void>,
     /// For `named_data` and `explain`.
     pub context: *const c_void,
     /// Says why `init` will fail.
-    pub explain: unsafe extern "C" fn(*const c_void, *const c_char),
+    pub explain: Option<unsafe extern "C" fn(*const c_void, *const c_char)>,
 }
 
 /// A backend of the application.
@@ -173,9 +173,9 @@ impl Backend for Application {
             spec_keys: key_pointers.as_ptr(),
             spec_values: values.as_ptr(),
             spec_sizes: sizes.as_ptr(),
-            named_data,
+            named_data: Some(named_data),
             context: ptr::from_ref(context).cast(),
-            explain,
+            explain: Some(explain),
         };
         let ETBackendDefinition { destroy, user_data, .. } = self.definition;
         let (mut delegate, mut outputs) = (ptr::null_mut(), -1);

@@ -135,11 +135,11 @@ pub unsafe extern "C" fn et_delegate_create(
         let offered = || std::thread::available_parallelism().map_or(1, usize::from);
         let device = options.map(|options| options.device).filter(|device| !device.is_null());
         let data = |key: &str| {
-            let (key, mut size) = (c_string(key), 0);
+            let (find, key, mut size) = (payload.named_data?, c_string(key), 0);
             // SAFETY: the caller gave the function with its context for this, and what it returns is valid until this
             // call returns.
             unsafe {
-                let start = (payload.named_data)(payload.context, key.as_ptr(), &mut size);
+                let start = find(payload.context, key.as_ptr(), &mut size);
                 if start.is_null() { None } else { bytes(start.cast(), size, "named_data").ok() }
             }
         };
