@@ -8,7 +8,9 @@ Each round is a fresh process, so neither side inherits the other's caches, and 
 both. Every program needs its golden `NAME.npz` beside it: it supplies the official runtime's inputs, all tensors. The
 median is that over the rounds of the median of each round; the fastest run, the fastest load to first output and the least
 memory are those of all rounds. Memory is what the process holds at most, in MiB, less what it held before the load (on the
-official side, Python with PyTorch). Weights that `sconce pack` packed beside a program are used.
+official side, Python with PyTorch). Weights that `sconce pack` packed beside a program are used. The last column is what
+`sconce inspect --plan --profile` says: how much of the rate at which the kernels multiply numbers in the nearest cache the
+whole program reaches (Winograd's method counts as the plain products it stands for).
 
 The scaling mode compares a second thread with the most a second core can give: it runs one 1-thread process, two
 1-thread processes at once, then one 2-thread process. With t the latencies, those of the two processes taken together,
@@ -21,6 +23,7 @@ The scaling mode compares a second thread with the most a second core can give: 
 import argparse
 import json
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -35,7 +38,7 @@ def main():
     parser.add_argument("files", nargs="+", type=pathlib.Path, metavar="FILE.pte")
     parser.add_argument("--threads", type=int, default=1, help="threads of both sides (default 1)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each side (default 3)")
-    parser.add_argument("--seconds", type=float, default=3, help="how long an official round measures (default 3)")
+    parser.add_argument("--seconds", type=float, default=3, help="how long a round measures (default 3)")
     parser.add_argument("--exact", action="store_true", help="pass --exact to sconce")
     parser.add_argument("--scaling", action="store_true", help="compare two threads with two processes")
     options = parser.parse_args()
@@ -48,14 +51,14 @@ def main():
 def comparison_table(options):
     """Medians, fastest runs, load to first output and memory, with their ratios; geometric means of these at the end."""
     print(f"{options.threads} thread(s), {options.rounds} alternating rounds, milliseconds: official / sconce\n")
-    print("| program | median | ratio | fastest run | ratio | load to first output | ratio | memory | ratio |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|", flush=True)
+    print("| program | median | ratio | fastest run | ratio | load to first output | ratio | memory | ratio | of peak |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|", flush=True)
     ratios = []
     for file in options.files:
         official, ours = [], []
         for _ in range(options.rounds):
             official.append(official_round(file, options))
-            ours.append(sconce_round(options.sconce, file, options.threads, options.exact))
+            ours.append(sconce_round(options, file, options.threads))
         pairs = [
             [middle(rounds, "median_ms") for rounds in (official, ours)],
             [min(round["min_ms"] for round in rounds) for rounds in (official, ours)],
@@ -64,9 +67,9 @@ def comparison_table(options):
         ]
         ratios.append([theirs / own for theirs, own in pairs])
         cells = [f"{theirs:.2f} / {own:.2f} | {theirs / own:.2f}x" for theirs, own in pairs]
-        print(f"| {file.stem} | {' | '.join(cells)} |", flush=True)
+        print(f"| {file.stem} | {' | '.join(cells)} | {of_peak(options, file):.0f} % |", flush=True)
     means = [statistics.geometric_mean(column) for column in zip(*ratios)]
-    print("| geometric mean | | " + " | | ".join(f"{mean:.2f}x" for mean in means) + " |")
+    print("| geometric mean | | " + " | | ".join(f"{mean:.2f}x" for mean in means) + " | |")
 
 
 def scaling_table(options):
@@ -76,10 +79,10 @@ def scaling_table(options):
     for file in options.files:
         alone, together, threaded = [], [], []
         for _ in range(options.rounds):
-            alone.append(sconce_round(options.sconce, file, 1))
-            pair = [start_sconce(options.sconce, file, 1) for _ in range(2)]
+            alone.append(sconce_round(options, file, 1))
+            pair = [start_sconce(options, file, 1) for _ in range(2)]
             together.extend(finish_sconce(process) for process in pair)
-            threaded.append(sconce_round(options.sconce, file, 2))
+            threaded.append(sconce_round(options, file, 2))
         # The fastest run says what the code can do, the median what this machine let it do.
         for name, key, best in [("fastest runs", "min_ms", min), ("medians", "median_ms", statistics.median)]:
             one, shared, two = (best(round[key] for round in rounds) for rounds in (alone, together, threaded))
@@ -95,13 +98,13 @@ def middle(rounds, key):
     return statistics.median(measured[key] for measured in rounds)
 
 
-def sconce_round(sconce, file, threads, exact=False):
-    return finish_sconce(start_sconce(sconce, file, threads, exact))
+def sconce_round(options, file, threads):
+    return finish_sconce(start_sconce(options, file, threads))
 
 
-def start_sconce(sconce, file, threads, exact=False):
-    command = [sconce, "bench", str(file), "--threads", str(threads), "--json", *["--exact"] * exact]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def start_sconce(options, file, threads):
+    command = [options.sconce, "bench", str(file), "--threads", str(threads), "--seconds", str(options.seconds), "--json"]
+    return subprocess.Popen(command + ["--exact"] * options.exact, stdout=subprocess.PIPE, text=True)
 
 
 def finish_sconce(process):
@@ -110,6 +113,15 @@ def finish_sconce(process):
         sys.exit(f"{' '.join(process.args)} failed with code {process.returncode}")
     [measured] = json.loads(output)
     return less_before(measured)
+
+
+def of_peak(options, file):
+    """Percent of the peak, over all plans of the program."""
+    command = [options.sconce, "inspect", "--plan", "--profile", "--threads", str(options.threads), str(file)]
+    finished = subprocess.run(command + ["--exact"] * options.exact, stdout=subprocess.PIPE, text=True, check=True)
+    plans = re.findall(r"steps, ([0-9.]+) ms, .*?, ([0-9]+) % of peak", finished.stdout)
+    total = sum(float(time) for time, _ in plans)
+    return sum(float(time) * float(share) for time, share in plans) / total if total else 0.0
 
 
 def official_round(file, options):
