@@ -35,11 +35,18 @@ pub struct Options {
     pub memory: usize,
     /// Leaves out methods that round more than plain sums of products do, such as Winograd's.
     pub exact: bool,
+    /// Threads that runs are expected to have.
+    pub width: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { isa: Isa::detect(), exact: false, memory: usize::try_from(8u64 << 30).unwrap_or(usize::MAX / 4) }
+        Self {
+            isa: Isa::detect(),
+            exact: false,
+            width: 1,
+            memory: usize::try_from(8u64 << 30).unwrap_or(usize::MAX / 4),
+        }
     }
 }
 
@@ -53,7 +60,7 @@ impl Options {
 /// A graph that is ready to be run, by any number of sessions at once.
 #[derive(Debug)]
 pub struct Model {
-    graph: Graph,
+    graph: Arc<Graph>,
     options: Options,
     packed: Packed,
     plans: Mutex<Vec<Arc<Plan>>>,
@@ -66,10 +73,10 @@ impl Model {
         check(&graph, constants).map_err(Error)?;
         lower(&mut graph, constants);
         let packed = Packed::new(&graph, options.isa, options.exact, constants);
-        let model = Self { graph, options, packed, plans: Mutex::new(Vec::new()) };
+        let model = Self { graph: Arc::new(graph), options, packed, plans: Mutex::new(Vec::new()) };
         // What cannot be planned is said now, not in the first run.
         let bounds: Vec<Shape> = model.graph.inputs.iter().map(|&id| model.graph.ty(id).sizes()).collect();
-        model.plan(&bounds.iter().map(Vec::as_slice).collect::<Vec<_>>(), 1)?;
+        model.plan(&bounds.iter().map(Vec::as_slice).collect::<Vec<_>>(), options.width)?;
         Ok(model)
     }
 

@@ -17,9 +17,11 @@ use sconce_graph::memory::{self, Buffer};
 use sconce_graph::{Element, Graph, Op, Origin, Scheme, Shape, ValueId, infer};
 use select::{Selected, select};
 use std::fmt;
+use std::sync::Arc;
 
 /// The decisions for one graph and inputs of certain sizes.
 pub struct Plan {
+    graph: Arc<Graph>,
     inputs: Vec<Shape>,
     width: usize,
     outputs: Vec<Shape>,
@@ -32,22 +34,34 @@ pub struct Plan {
 struct Planned {
     step: Box<dyn Step>,
     io: Io,
-    /// The node's text, for people.
-    node: String,
+    origin: From,
+}
+
+/// What a step is for.
+enum From {
+    /// These nodes of the graph.
+    Nodes(Vec<usize>),
+    /// A value that is returned, but lies elsewhere.
+    Output(ValueId),
 }
 
 /// A step, as people see it.
-pub struct StepView<'a> {
+pub struct StepView {
     /// Its algorithm.
     pub what: String,
     /// The nodes that it stands for.
-    pub node: &'a str,
+    pub node: String,
     pub(crate) work: Work,
 }
 
 impl Plan {
     /// Plans a graph for inputs of these sizes and so many threads.
-    pub(crate) fn new(graph: &Graph, options: &Options, width: usize, inputs: &[&[usize]]) -> Result<Self, String> {
+    pub(crate) fn new(
+        graph: &Arc<Graph>,
+        options: &Options,
+        width: usize,
+        inputs: &[&[usize]],
+    ) -> Result<Self, String> {
         let sizes = infer(graph, inputs)?;
         let bytes = sizes.iter().zip(&graph.values).map(|(size, value)| stored(&value.ty.element, size));
         let bytes = bytes.collect::<Option<Vec<_>>>().ok_or("a value is too large")?;
@@ -64,6 +78,7 @@ impl Plan {
         let steps = chosen.len() + copies.len();
         layout.place(graph, &chosen, &copies, steps, options.memory)?;
         let mut plan = Self {
+            graph: graph.clone(),
             inputs: inputs.iter().map(|size| size.to_vec()).collect(),
             width,
             outputs: graph.outputs.iter().map(|id| sizes[id.index()].clone()).collect(),
@@ -80,15 +95,16 @@ impl Plan {
             let second = node.outputs.get(1).map_or(Slot::EMPTY, |&value| slot(value));
             let reads = selected.reads.iter().map(|&value| slot(value)).collect();
             let io = Io::new(reads, slot(node.outputs[0]), second, layout.scratch[index])?;
-            let nodes: Vec<_> = selected.before.iter().chain([&place]).map(|&p| graph.nodes[p].to_string()).collect();
-            plan.steps.push(Planned { step: selected.step, io, node: nodes.join("; ") });
+            let mut nodes = selected.before;
+            nodes.push(place);
+            plan.steps.push(Planned { step: selected.step, io, origin: From::Nodes(nodes) });
         }
         for (value, output) in copies {
             let (from, bytes) = (layout.slot(value), bytes[value.index()]);
             let to = Slot { block: Block::Output(output), start: 0, bytes };
             let io = Io::new(vec![from], to, Slot::EMPTY, Slot::EMPTY)?;
             let step = Rearrange { size: 1, shape: vec![bytes], strides: vec![1], start: 0, what: "copy" };
-            plan.steps.push(Planned { step: Box::new(step), io, node: format!("output {value}") });
+            plan.steps.push(Planned { step: Box::new(step), io, origin: From::Output(value) });
         }
         Ok(plan)
     }
@@ -138,12 +154,15 @@ impl Plan {
     }
 
     /// The steps, as people see them.
-    pub fn steps(&self) -> impl ExactSizeIterator<Item = StepView<'_>> {
-        let view = |planned| {
-            let Planned { step, node, .. }: &Planned = planned;
+    pub fn steps(&self) -> impl ExactSizeIterator<Item = StepView> {
+        let text = |place: &usize| self.graph.nodes[*place].to_string();
+        self.steps.iter().map(move |Planned { step, origin, .. }| {
+            let node = match origin {
+                From::Nodes(nodes) => nodes.iter().map(text).collect::<Vec<_>>().join("; "),
+                From::Output(value) => format!("output {value}"),
+            };
             StepView { what: step.describe(), node, work: step.work() }
-        };
-        self.steps.iter().map(view)
+        })
     }
 }
 

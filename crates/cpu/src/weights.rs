@@ -12,8 +12,9 @@ use sconce_graph::{ConstantId, Constants, Element, Graph, Quantized, Scheme, Sto
 use sconce_kernels::copy::{Copy, contiguous_strides, copy};
 use sconce_kernels::{Isa, Parallel, Serial, view};
 use std::borrow::Cow;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::sync::OnceLock;
+use xxhash_rust::xxh3::Xxh3;
 
 /// The alignment of constants that are read where they are: that of any element.
 const WELL: usize = 16;
@@ -296,10 +297,17 @@ const ORDER: u32 = 1;
 
 /// What packed weights of a model are called: they depend on the graph, the instructions and what may be rounded.
 pub(crate) fn model_name(graph: &Graph, isa: Isa, exact: bool) -> String {
-    let mut text = format!("{ORDER} {} {exact}\n", isa.name());
-    // Writing to a string does not fail.
-    let _ = write!(text, "{graph}");
-    format!("{PACKED}.{}.{:032x}", isa.name(), xxhash_rust::xxh3::xxh3_128(text.as_bytes()))
+    struct Hash(Xxh3);
+    impl Write for Hash {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0.update(text.as_bytes());
+            Ok(())
+        }
+    }
+    let mut hash = Hash(Xxh3::new());
+    // Hashing does not fail.
+    let _ = write!(hash, "{ORDER} {} {exact}\n{graph}", isa.name());
+    format!("{PACKED}.{}.{:032x}", isa.name(), hash.0.digest128())
 }
 
 fn entry_name(model: &str, node: usize) -> String {

@@ -48,7 +48,7 @@ impl Backend for XnnpackBackend {
         keep_inline_constants(&mut graph, processed);
         let names = Names::of(&graph, context.program());
         let constants = InProgram { program: context.program(), names: &names, values: Vec::new() };
-        let options = self.options.unwrap_or_default();
+        let options = Options { width: context.parallel().width(), ..self.options.unwrap_or_default() };
         let options = context
             .options()
             .iter()

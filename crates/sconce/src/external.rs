@@ -115,6 +115,16 @@ impl External {
         self.files.append(&mut other.files);
     }
 
+    /// Wishes that all files are read now.
+    pub(crate) fn read_ahead(&self) {
+        self.files.iter().for_each(|(_, file)| file.read_ahead());
+    }
+
+    /// Whether there is no file.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
     /// The first and last bytes of every entry.
     pub(crate) fn samples(&self, bytes: usize) -> impl Iterator<Item = &[u8]> {
         let entries = self.views().map(|(file, _)| file.len()).sum::<usize>();

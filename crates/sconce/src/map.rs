@@ -26,11 +26,15 @@ impl FileBytes {
         }
         // SAFETY: sound as long as nobody changes or shortens the file while it is mapped, which the documentation of
         // `Module::load` asks for; `Options::copy` is for callers who cannot promise it.
-        let map = unsafe { memmap2::Mmap::map(&file)? };
-        // A wish: reading starts now and goes on while the program is checked and planned.
+        Ok(Self::Mapped(unsafe { memmap2::Mmap::map(&file)? }))
+    }
+
+    /// Wishes that reading starts now and goes on while the program is checked and planned.
+    pub(crate) fn read_ahead(&self) {
         #[cfg(unix)]
-        let _ = map.advise_range(memmap2::Advice::WillNeed, 0, map.len().min(MOST_AHEAD));
-        Ok(Self::Mapped(map))
+        if let Self::Mapped(map) = self {
+            let _ = map.advise_range(memmap2::Advice::WillNeed, 0, map.len().min(MOST_AHEAD));
+        }
     }
 
     /// Reads a file.

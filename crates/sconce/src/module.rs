@@ -7,13 +7,9 @@ use crate::packs;
 use crate::prepared::Prepared;
 use crate::session::Session;
 use crate::{Buffer, Error, Input, Needs, Options, Value};
-use sconce_core::{
-    Delegate, Error as CoreError, KernelId, Method, OptionValue, Owned, Parallel as _, Program, Registry as _,
-    RuntimeOption, Site,
-};
+use sconce_core::{Delegate, Error as CoreError, KernelId, Method, Parallel as _, Program, Registry as _};
 use sconce_format::pte::Header;
 use sconce_parallel::Pool;
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -94,7 +90,6 @@ pub(crate) struct Shared {
 /// What loading a method gives.
 pub(crate) struct Loaded {
     pub(crate) kernels: Vec<KernelId>,
-    pub(crate) delegates: Vec<Owned<dyn Delegate>>,
     /// Made with the method's first session.
     prepared: OnceLock<Prepared>,
 }
@@ -122,6 +117,7 @@ impl Module {
         for path in &options.data {
             external.add(&path.display().to_string(), open(path, options.copy)?)?;
         }
+        external.read_ahead();
         let program = Program::load(&loader, &external).map_err(|error| match error {
             CoreError::Format(error) => Error::Format { file: name.clone(), error },
             error => Error::Core(error),
@@ -136,6 +132,9 @@ impl Module {
                 Some(Err(warning)) => (External::default(), vec![warning]),
                 None => (External::default(), Vec::new()),
             };
+        if packs.is_empty() {
+            loader.read_ahead();
+        }
         external.append(packs);
         let pool = Arc::new(Pool::new(options.threads.unwrap_or_else(sconce_parallel::physical_cores)));
         let loaded = (0..methods).map(|_| OnceLock::new()).collect();
@@ -183,9 +182,7 @@ impl Module {
     #[cfg(feature = "pack")]
     pub(crate) fn packed(&self, method: &str, sink: &mut dyn FnMut(&str, &[u8])) -> Result<(), Error> {
         let index = self.find(method)?;
-        let (loaded, prepared) = (self.shared.loaded(index)?, self.shared.prepared(index)?);
-        loaded.delegates.iter().for_each(|delegate| delegate.packed(sink));
-        prepared.planned().iter().for_each(|planned| planned.delegate.packed(sink));
+        self.shared.prepared(index)?.all_delegates().for_each(|delegate| delegate.packed(sink));
         Ok(())
     }
 
@@ -209,10 +206,11 @@ impl Module {
         Ok(instructions.collect())
     }
 
-    /// What each delegate of a method will do, as its engine prints it.
+    /// What each delegate of a method will do, as its engine prints it; nothing for one that is planned with its neighbours
+    /// (see [`Module::planned_calls`]).
     pub fn delegate_plans(&self, method: &str) -> Result<Vec<String>, Error> {
-        let loaded = self.shared.loaded(self.find(method)?)?;
-        Ok(loaded.delegates.iter().map(|delegate| self.print(&**delegate)).collect())
+        let prepared = self.shared.prepared(self.find(method)?)?;
+        Ok(prepared.delegates.iter().map(|delegate| self.print(&**delegate)).collect())
     }
 
     /// The runs of calls of a method that are planned as one.
@@ -297,7 +295,7 @@ impl Shared {
         Ok(cell.get_or_init(|| prepared))
     }
 
-    /// Resolves operators and makes delegates, the first time a method is used.
+    /// Resolves operators, the first time a method is used.
     pub(crate) fn loaded(&self, index: usize) -> Result<&Loaded, Error> {
         let cell = &self.loaded[index];
         if let Some(loaded) = cell.get() {
@@ -312,33 +310,8 @@ impl Shared {
         check(&[method], &self.options)?;
         let mut kernels = vec![KernelId::NONE; method.operators()];
         method.resolve(registry, &mut kernels).map_err(Error::Core)?;
-        let engine_options = engine_options(&self.options);
-        let delegates = (0..method.delegates())
-            .map(|index| {
-                let reason = RefCell::new(String::new());
-                let explain = |sentence: &dyn std::fmt::Display| *reason.borrow_mut() = sentence.to_string();
-                let made = method.init_delegate(index, registry, &engine_options, &*self.pool, &explain);
-                made.map_err(|error| delegate_error(method, index, error, reason.take()))
-            })
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(cell.get_or_init(|| Loaded { kernels, delegates, prepared: OnceLock::new() }))
+        Ok(cell.get_or_init(|| Loaded { kernels, prepared: OnceLock::new() }))
     }
-}
-
-/// What delegates are told.
-fn engine_options(options: &Options) -> Vec<RuntimeOption<'static>> {
-    let mut told = Vec::new();
-    if options.exact {
-        told.push(RuntimeOption { key: "exact", value: OptionValue::Bool(true) });
-    }
-    if let Ok(bytes) = i64::try_from(options.limits.memory) {
-        told.push(RuntimeOption { key: "memory_limit", value: OptionValue::Int(bytes) });
-    }
-    #[cfg(feature = "engine")]
-    if let Some(set) = options.engine_set {
-        told.push(RuntimeOption { key: "instructions", value: OptionValue::Str(set.name()) });
-    }
-    told
 }
 
 /// The packed weights beside a program, if there are any; an error is a warning.
@@ -354,15 +327,6 @@ fn packed(path: &Path, program: Program<'_>, external: &External, options: &Opti
 #[cfg(not(feature = "engine"))]
 fn packed(_: &Path, _: Program<'_>, _: &External, _: &Options) -> Result<External, String> {
     Ok(External::default())
-}
-
-fn delegate_error(method: Method<'_>, index: usize, error: CoreError, reason: String) -> Error {
-    let name = method.backend_name(index).unwrap_or("").to_owned();
-    match error {
-        CoreError::BackendUnavailable { .. } => Error::BackendUnavailable { name },
-        CoreError::At { site: Site::Delegate(_), fault } => Error::Backend { name, fault, reason },
-        error => Error::Core(error),
-    }
 }
 
 pub(crate) fn open(path: &Path, copy: bool) -> Result<FileBytes, Error> {

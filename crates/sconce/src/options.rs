@@ -115,12 +115,12 @@ impl Options {
         self
     }
 
-    /// Options of the CPU engine.
+    /// Options of the CPU engine for so many threads.
     #[cfg(feature = "engine")]
-    pub(crate) fn engine(&self) -> sconce_cpu::Options {
+    pub(crate) fn engine(&self, width: usize) -> sconce_cpu::Options {
         let defaults = sconce_cpu::Options::default();
         let isa = self.engine_set.unwrap_or(defaults.isa);
-        sconce_cpu::Options { isa, exact: self.exact, memory: self.limits.memory }
+        sconce_cpu::Options { isa, exact: self.exact, memory: self.limits.memory, width }
     }
 
     /// Whether a program that is loaded from `MODEL.pte` takes the weights in `MODEL.packed.ptd`, if there is such a file

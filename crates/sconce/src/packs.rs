@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Bytes of data between samples for the fingerprint, and of a sample.
-const BETWEEN: u64 = 256 * 1024;
+const BETWEEN: u64 = 4 << 20;
 const SAMPLE: u64 = 64;
 
 /// Where the packed weights of a program are looked for: `MODEL.packed.ptd` for `MODEL.pte`.
@@ -25,7 +25,7 @@ pub fn packed_beside(program: &Path) -> PathBuf {
 }
 
 /// Tells programs apart without reading all of them: by everything but their data, and by samples of that, among them the
-/// start of every constant.
+/// start of every constant. The pages that this touched are not kept: with packed weights few are needed again.
 pub(crate) fn fingerprint(program: Program<'_>, external: &External) -> u128 {
     let (mut hasher, loader, file) = (Xxh3::new(), program.loader(), program.file());
     let mut sample = |range: Range<u64>| {
@@ -44,6 +44,7 @@ pub(crate) fn fingerprint(program: Program<'_>, external: &External) -> u128 {
         }
         sample(segment.end.saturating_sub(SAMPLE).max(segment.start)..segment.end);
     }
+    loader.release(program.header().program_size, loader.size());
     hasher.update(&loader.size().to_le_bytes());
     for bytes in external.samples(SAMPLE as usize) {
         hasher.update(bytes);
@@ -60,7 +61,10 @@ pub(crate) fn open(path: &Path, fingerprint: u128, copy: bool) -> Result<Externa
     let mut packs = External::default();
     packs.add(&path.display().to_string(), opened.map_err(|error| reason(&error))?).map_err(|error| reason(&error))?;
     match packs.find(PACKED).and_then(|entry| packs.bytes(entry)) {
-        Some(found) if *found == fingerprint.to_le_bytes() => Ok(packs),
+        Some(found) if *found == fingerprint.to_le_bytes() => {
+            packs.read_ahead();
+            Ok(packs)
+        }
         Some(_) => Err(reason(&"its weights were packed from another version of the program")),
         None => Err(reason(&"it holds no packed weights")),
     }

@@ -1,16 +1,22 @@
-//! What is decided once per method, for all its sessions: results that are computed ahead, and calls that are planned as
-//! one.
+//! What is decided once per method, for all its sessions: results that are computed ahead, calls that are planned as one,
+//! and the delegates.
 //!
 //! Operators that compute from constants alone run once (see [`folding`](crate::folding)). Runs of kernel calls that the
 //! CPU engine can take become regions. Which comes first matters: regions want to know small constants (the 3 and 6 of a
 //! hard swish), but prefer large ones, such as weights to be transposed, as they are in the file. So small results come
-//! first, then regions, then the rest.
-use crate::Error;
+//! first, then regions, then the rest. A delegate whose calls all lie in regions joined their plans with its whole graph,
+//! and is not made.
 use crate::folding::{Candidate, Folding, candidates};
 use crate::module::Shared;
 use crate::session::{Blocks, Context, Needs};
-use sconce_core::{Delegate, Execution, Owned, Quiet, Region};
+use crate::{Error, Options};
+use sconce_core::{
+    Call, Code, Delegate, DelegateState, Error as CoreError, Execution, Fault, Method, OptionValue, Owned, Quiet,
+    Region, RuntimeOption, Site,
+};
 use sconce_format::flatbuf::Scalars;
+use sconce_format::pte::InstructionArguments;
+use std::cell::RefCell;
 use std::ops::Range;
 
 /// The most bytes of a result that regions are told of.
@@ -21,6 +27,8 @@ const SMALL: usize = 4096;
 pub(crate) struct Prepared {
     pub(crate) folding: Folding,
     regions: Vec<Planned>,
+    /// By number, as calls name them.
+    pub(crate) delegates: Vec<Owned<dyn Delegate>>,
 }
 
 /// Calls that are planned as one.
@@ -43,7 +51,9 @@ impl Prepared {
         let (needs, state) = Needs::of(shared, method)?;
         let mut blocks = Blocks::new(view, &needs, state)?;
         if !options.plan {
-            return Ok(Self { folding: fold(shared, method, &mut blocks, &found)?, regions: Vec::new() });
+            let folding = fold(shared, method, &mut blocks, &found)?;
+            let delegates = delegates(shared, method, &[])?;
+            return Ok(Self { folding, regions: Vec::new(), delegates });
         }
         let is_small = |candidate: &Candidate| candidate.bytes <= SMALL;
         let small: Vec<_> = found.iter().copied().filter(is_small).collect();
@@ -54,15 +64,22 @@ impl Prepared {
         };
         let rest: Vec<_> = found.into_iter().filter(|candidate| is_small(candidate) || !inside(candidate)).collect();
         let folding = if rest.len() == small.len() { folding } else { fold(shared, method, &mut blocks, &rest)? };
-        Ok(Self { folding, regions })
+        let delegates = delegates(shared, method, &regions)?;
+        Ok(Self { folding, regions, delegates })
     }
 
     pub(crate) fn planned(&self) -> &[Planned] {
         &self.regions
     }
 
-    /// The regions as the core takes them; their states follow the first `states` ones.
-    pub(crate) fn regions(&self, states: usize) -> Vec<Region<'_>> {
+    /// The delegates of the method, then those of the regions. States are in this order.
+    pub(crate) fn all_delegates(&self) -> impl Iterator<Item = &Owned<dyn Delegate>> {
+        self.delegates.iter().chain(self.regions.iter().map(|planned| &planned.delegate))
+    }
+
+    /// The regions as the core takes them.
+    pub(crate) fn regions(&self) -> Vec<Region<'_>> {
+        let states = self.delegates.len();
         let regions = self.regions.iter().enumerate();
         let made = regions.map(|(index, planned)| Region {
             first: planned.instructions.start,
@@ -101,10 +118,83 @@ fn result(execution: &mut Execution<'_>, candidate: Candidate, into: &mut [u8]) 
     Some(())
 }
 
+/// Stands for a delegate all of whose calls are planned with their neighbours.
+struct Joined;
+
+impl Delegate for Joined {
+    fn outputs(&self) -> usize {
+        0
+    }
+
+    fn new_state(&self) -> Result<Owned<dyn DelegateState>, Fault> {
+        Ok(Owned::from_box(Box::new(())))
+    }
+
+    fn execute(&self, _: &mut dyn DelegateState, _: &mut Call<'_>) -> Result<(), Fault> {
+        Err(Fault::new(Code::InvalidState, "the delegate is planned with its neighbours and does not run alone"))
+    }
+}
+
+/// The delegates of a method, but for those that joined regions.
+fn delegates(shared: &Shared, method: usize, regions: &[Planned]) -> Result<Vec<Owned<dyn Delegate>>, Error> {
+    let (view, registry, options) = (shared.method(method), &*shared.options.registry, told(&shared.options));
+    let joined = joined(view, regions);
+    let make = |index: usize| {
+        if joined.get(index).is_some_and(|joined| *joined) {
+            return Ok(Owned::from_box(Box::new(Joined) as Box<dyn Delegate>));
+        }
+        let reason = RefCell::new(String::new());
+        let explain = |sentence: &dyn std::fmt::Display| *reason.borrow_mut() = sentence.to_string();
+        let made = view.init_delegate(index, registry, &options, &*shared.pool, &explain);
+        made.map_err(|error| delegate_error(view, index, error, reason.take()))
+    };
+    (0..view.delegates()).map(make).collect()
+}
+
+/// Whether each delegate is called, and in regions alone.
+fn joined(view: Method<'_>, regions: &[Planned]) -> Vec<bool> {
+    let (mut inside, mut outside) = (vec![false; view.delegates()], vec![false; view.delegates()]);
+    for (number, chain) in view.plan().chains().iter().enumerate() {
+        for (instruction, index) in chain.instructions().iter().zip(0u32..) {
+            let InstructionArguments::DelegateCall(call) = instruction.instr_args() else { continue };
+            let within = number == 0 && regions.iter().any(|region| region.instructions.contains(&index));
+            let calls = if within { &mut inside } else { &mut outside };
+            let delegate = usize::try_from(call.delegate_index()).ok();
+            delegate.and_then(|delegate| calls.get_mut(delegate)).into_iter().for_each(|called| *called = true);
+        }
+    }
+    inside.into_iter().zip(outside).map(|(inside, outside)| inside && !outside).collect()
+}
+
+/// What delegates are told.
+fn told(options: &Options) -> Vec<RuntimeOption<'static>> {
+    let mut said = Vec::new();
+    if options.exact {
+        said.push(RuntimeOption { key: "exact", value: OptionValue::Bool(true) });
+    }
+    if let Ok(bytes) = i64::try_from(options.limits.memory) {
+        said.push(RuntimeOption { key: "memory_limit", value: OptionValue::Int(bytes) });
+    }
+    #[cfg(feature = "engine")]
+    if let Some(set) = options.engine_set {
+        said.push(RuntimeOption { key: "instructions", value: OptionValue::Str(set.name()) });
+    }
+    said
+}
+
+fn delegate_error(method: Method<'_>, index: usize, error: CoreError, reason: String) -> Error {
+    let name = method.backend_name(index).unwrap_or("").to_owned();
+    match error {
+        CoreError::BackendUnavailable { .. } => Error::BackendUnavailable { name },
+        CoreError::At { site: Site::Delegate(_), fault } => Error::Backend { name, fault, reason },
+        error => Error::Core(error),
+    }
+}
+
 /// The runs of calls that the CPU engine takes, given the results that are known.
 #[cfg(feature = "engine")]
 fn regions(shared: &Shared, method: usize, blocks: &mut Blocks, folding: &Folding) -> Result<Vec<Planned>, Error> {
-    use sconce_core::Registry as _;
+    use sconce_core::{Parallel as _, Registry as _};
     use sconce_delegates::calls::{self, Callee, Known};
     use sconce_format::pte::KernelTypes;
 
@@ -127,7 +217,7 @@ fn regions(shared: &Shared, method: usize, blocks: &mut Blocks, folding: &Foldin
             },
         };
         let known = Known { callee: &callee, is_folded: &is_folded, bytes: &bytes, graphs: &graphs };
-        calls::regions(view, &known, shared.options.engine())
+        calls::regions(view, &known, shared.options.engine(shared.pool.width()))
     })?;
     let planned = found.into_iter().map(|region| Planned {
         instructions: region.instructions,

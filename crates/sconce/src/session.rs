@@ -30,7 +30,7 @@ impl Needs {
         Self { state: method.state_words().saturating_mul(8), arenas, scratch: 0 }
     }
 
-    /// What a session will take, and the initial state.
+    /// What a session will take where each operator runs by itself, and the initial state.
     pub(crate) fn of(shared: &Shared, method: usize) -> Result<(Self, Vec<u64>), Error> {
         let loaded = shared.loaded(method)?;
         let view = shared.method(method);
@@ -39,7 +39,7 @@ impl Needs {
         let mut state = zeroed_words(view.state_words())?;
         view.init_state(&mut state).map_err(|error| run_error(view, error))?;
         let registry = &*shared.options.registry;
-        let words = view.scratch_words(&mut state, registry, &loaded.kernels, &loaded.delegates, &[], &*shared.pool);
+        let words = view.scratch_words(&mut state, registry, &loaded.kernels, &[], &[], &*shared.pool);
         needs.scratch = words.saturating_mul(8);
         needs.check(view, shared)?;
         Ok((needs, state))
@@ -99,12 +99,12 @@ impl Blocks {
             instruction_limit: shared.options.limits.instructions,
         };
         let mut arenas = borrow(&mut self.arenas);
-        let regions = prepared.map(|prepared| prepared.regions(loaded.delegates.len())).unwrap_or_default();
+        let regions = prepared.map(Prepared::regions).unwrap_or_default();
         let mut execution = Execution::new(
             view,
             environment,
             &loaded.kernels,
-            &loaded.delegates,
+            prepared.map_or(&[], |prepared| &prepared.delegates),
             states,
             &mut self.state,
             &mut arenas,
@@ -169,11 +169,10 @@ impl Session {
     pub(crate) fn new(shared: Arc<Shared>, method: usize) -> Result<Self, Error> {
         let prepared = shared.prepared(method)?;
         let (mut needs, mut state) = Needs::of(&shared, method)?;
-        let (loaded, view) = (shared.loaded(method)?, shared.method(method));
+        let view = shared.method(method);
         needs.scratch = scratch_words(&shared, method, &mut state, &shared.pool)?.saturating_mul(8);
         let mut blocks = Blocks::new(view, &needs, state)?;
-        let delegates = loaded.delegates.iter().chain(prepared.planned().iter().map(|planned| &planned.delegate));
-        let states = delegates.enumerate().map(|(index, delegate)| {
+        let states = prepared.all_delegates().enumerate().map(|(index, delegate)| {
             let name = view.backend_name(index).unwrap_or("").to_owned();
             delegate.new_state().map_err(|fault| Error::Backend { name, fault, reason: String::new() })
         });
@@ -246,13 +245,12 @@ impl Session {
     /// at best: texts like those of [`Module::delegate_plans`](crate::Module::delegate_plans), empty for what has not run.
     pub fn step_times(&mut self, inputs: &[Input<'_>], runs: usize) -> Result<Vec<String>, Error> {
         let shared = self.shared.clone();
-        let (loaded, prepared) = (shared.loaded(self.method)?, shared.prepared(self.method)?);
-        let delegates = || loaded.delegates.iter().chain(prepared.planned().iter().map(|planned| &planned.delegate));
-        delegates().zip(&mut self.states).for_each(|(delegate, state)| delegate.watch(&mut **state));
+        let prepared = shared.prepared(self.method)?;
+        prepared.all_delegates().zip(&mut self.states).for_each(|(delegate, state)| delegate.watch(&mut **state));
         for _ in 0..runs {
             self.run_with(inputs, |_| ())?;
         }
-        let times = delegates().zip(&mut self.states).map(|(delegate, state)| {
+        let times = prepared.all_delegates().zip(&mut self.states).map(|(delegate, state)| {
             let mut text = String::new();
             // Writing to a string does not fail.
             let _ = delegate.print_times(&mut **state, &mut text);
@@ -321,9 +319,8 @@ impl std::fmt::Debug for Session {
 /// Words of scratch that a session takes, given a fresh state.
 fn scratch_words(shared: &Shared, method: usize, state: &mut [u64], pool: &Pool) -> Result<usize, Error> {
     let (loaded, prepared, view) = (shared.loaded(method)?, shared.prepared(method)?, shared.method(method));
-    let regions = prepared.regions(loaded.delegates.len());
     let registry = &*shared.options.registry;
-    Ok(view.scratch_words(state, registry, &loaded.kernels, &loaded.delegates, &regions, pool))
+    Ok(view.scratch_words(state, registry, &loaded.kernels, &prepared.delegates, &prepared.regions(), pool))
 }
 
 fn zeroed_words(words: usize) -> Result<Vec<u64>, Error> {
