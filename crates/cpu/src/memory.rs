@@ -1,14 +1,16 @@
 //! How a step gets at its inputs and outputs.
 //!
-//! During a run there are a few blocks of memory: the caller's inputs, the caller's outputs, the session's arena and the
+//! During a run there are a few blocks of memory: the caller's inputs, the caller's outputs, an arena and the
 //! constants. A [`Slot`] is a range in one of them. An [`Io`] is all slots of one step, and it exists only if nothing
 //! that the step writes overlaps anything else that it reads or writes: [`Io::new`] is the one place where this is
 //! checked, when the plan is made. [`Memory::buffers`] then hands out slices for one step at a time.
 #![allow(unsafe_code, reason = "disjoint slices of few blocks, by ranges that were checked when they were given out")]
 
+mod bank;
 mod pages;
 
 use crate::weights::Known;
+pub(crate) use bank::Bank;
 pub(crate) use pages::{Aligned, Store};
 use sconce_graph::ValueId;
 use std::marker::PhantomData;
@@ -24,7 +26,7 @@ pub(crate) enum Block {
     Input(usize),
     /// An output of the call.
     Output(usize),
-    /// The session's arena.
+    /// The arena.
     Arena,
     /// A constant of the graph.
     Constant(ValueId),

@@ -1,7 +1,7 @@
 //! A graph made ready, and what a caller keeps to run it.
 
 use crate::lower::lower;
-use crate::memory::{Aligned, Memory};
+use crate::memory::{Bank, Memory};
 use crate::plan::Plan;
 use crate::profile::Times;
 use crate::steps::Context;
@@ -64,6 +64,7 @@ pub struct Model {
     options: Options,
     packed: Packed,
     plans: Mutex<Vec<Arc<Plan>>>,
+    bank: Arc<Bank>,
 }
 
 impl Model {
@@ -73,7 +74,8 @@ impl Model {
         check(&graph, constants).map_err(Error)?;
         lower(&mut graph, constants);
         let packed = Packed::new(&graph, options.isa, options.exact, constants);
-        let model = Self { graph: Arc::new(graph), options, packed, plans: Mutex::new(Vec::new()) };
+        let model =
+            Self { graph: Arc::new(graph), options, packed, plans: Mutex::new(Vec::new()), bank: Bank::shared() };
         // What cannot be planned is said now, not in the first run.
         let bounds: Vec<Shape> = model.graph.inputs.iter().map(|&id| model.graph.ty(id).sizes()).collect();
         model.plan(&bounds.iter().map(Vec::as_slice).collect::<Vec<_>>(), options.width)?;
@@ -120,21 +122,19 @@ impl Model {
         outputs: &mut [&mut [u8]],
     ) -> Result<(), Error> {
         plan.check_arguments(inputs, outputs).map_err(Error)?;
-        let Session { arena, watched } = session;
-        if arena.bytes().len() < plan.arena_bytes() {
-            let missing = || Error(format!("there is no memory for an arena of {} bytes", plan.arena_bytes()));
-            *arena = Aligned::try_new(plan.arena_bytes()).ok_or_else(missing)?;
-        }
+        let missing = || Error(format!("there is no memory for an arena of {} bytes", plan.arena_bytes()));
+        let mut arena = self.bank.lend(plan.arena_bytes()).ok_or_else(missing)?;
         let known = Known { graph: &self.graph, constants, packed: &self.packed };
         let context = Context { isa: self.options.isa, par, known };
         let mut memory = Memory::new(inputs, outputs, arena.bytes_mut(), known);
-        match watched {
+        match &mut session.watched {
             Some(watched) => {
                 watched.plan = Some(plan.clone());
                 plan.run(&context, &mut memory, watched.times.watch(plan.steps().len()));
             }
             None => plan.run(&context, &mut memory, |_| ()),
         }
+        self.bank.give_back(arena);
         Ok(())
     }
 
@@ -148,7 +148,6 @@ impl Model {
 /// What one caller changes while running a model.
 #[derive(Debug, Default)]
 pub struct Session {
-    arena: Aligned,
     watched: Option<Watched>,
 }
 

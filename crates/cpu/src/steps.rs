@@ -16,7 +16,7 @@ pub(crate) use convert::{CombineKinds, Convert, Kind, MeanInt8, ROW_HEAD, table}
 pub(crate) use convolution::{Convolution, DepthwiseConvolution, Filter, Parameters, Winograd};
 use elementwise::combine;
 pub(crate) use elementwise::{Combine, Map, Mean, Softmax};
-pub(crate) use image::{ArgMaxPool, Pool, PoolKind, ResizeBilinear};
+pub(crate) use image::{ArgMaxPool, Pool, PoolKind, ResizeBilinear, ResizeNearest};
 pub(crate) use layout::{Concat, Pad, Rearrange};
 pub(crate) use matmul::MatMul;
 pub(crate) use norm::{Affine, LayerNorm};

@@ -102,7 +102,7 @@ pub fn result_shapes(op: &Op, inputs: &[&[usize]]) -> Option<Vec<Shape>> {
             Some(vec![shape.clone(), shape])
         }
         Op::Reduce { axes, keep, .. } => one(reduced(first, axes, *keep)?),
-        Op::ResizeBilinear { size, .. } => {
+        Op::ResizeBilinear { size, .. } | Op::ResizeNearest { size } => {
             let [n, _, _, c] = image(inputs)?;
             one(vec![n, size[0], size[1], c])
         }

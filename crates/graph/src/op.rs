@@ -284,6 +284,11 @@ rows! {
         /// Whether corner pixels stay where they are; else pixel centres are half a pixel in.
         align_corners: bool,
     };
+    /// Every pixel of `[n, h, w, c]` is that of the nearest position towards the first corner.
+    "resize_nearest" ResizeNearest {
+        /// The new height and width.
+        size: [usize; 2],
+    };
     /// The same elements in order, with other sizes; at most one of them, given as 0, follows from the others.
     "reshape" Reshape {
         /// The sizes.

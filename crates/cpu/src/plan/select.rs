@@ -5,8 +5,8 @@ use crate::quantize::{Product, element_wise, gate, limits, per_tensor, product};
 use crate::steps::{
     Affine, After, ArgMaxPool, Combine, CombineKinds, Concat, Convert, Convolution, ConvolutionDynamic,
     ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Filter, GateBytes, Kind, LayerNorm, MOST_AFTER, Map,
-    MapBytes, MatMul, Mean, MeanInt8, Pad, Parameters, Pool, PoolKind, Rearrange, ResizeBilinear, Softmax, Step,
-    SumBytes, ToBytes, Winograd, function, table,
+    MapBytes, MatMul, Mean, MeanInt8, Pad, Parameters, Pool, PoolKind, Rearrange, ResizeBilinear, ResizeNearest,
+    Softmax, Step, SumBytes, ToBytes, Winograd, function, table,
 };
 use crate::weights::{element_count, is_known};
 use sconce_format::ScalarType;
@@ -96,7 +96,8 @@ impl Site<'_> {
                 let (&n, outer) = self.input(0).split_last()?;
                 self.floats(Softmax { rows: Axis::rows(element_count(outer)?, n), after: self.after(1) })
             }
-            Op::ResizeBilinear { size, align_corners } => self.resize(*size, *align_corners),
+            Op::ResizeBilinear { size, align_corners } => self.bilinear(*size, *align_corners),
+            Op::ResizeNearest { size } => self.nearest(*size),
             Op::Transpose { order } => {
                 let strides = contiguous_strides(self.input(0));
                 self.rearrange(order.iter().map(|&dim| strides[dim]).collect(), 0, "transpose")
@@ -410,11 +411,18 @@ impl Site<'_> {
         self.floats(Mean { axis, after })
     }
 
-    fn resize(&self, size: [usize; 2], align_corners: bool) -> Option<Selected> {
+    fn resize(&self, size: [usize; 2], align_corners: bool) -> Option<Resize> {
         let &[planes, height, width, inner] = self.input(0) else { return None };
         let axis = |input, output| resize::Axis { input, output, align_corners, factor: None };
-        let axes = [resize::Axis::NONE, axis(height, size[0]), axis(width, size[1])];
-        let step = ResizeBilinear { resize: Resize { planes, axes, inner }, after: self.after(1) };
+        Some(Resize { planes, axes: [resize::Axis::NONE, axis(height, size[0]), axis(width, size[1])], inner })
+    }
+
+    fn nearest(&self, size: [usize; 2]) -> Option<Selected> {
+        self.floats(ResizeNearest { resize: self.resize(size, false)?, after: self.after(1) })
+    }
+
+    fn bilinear(&self, size: [usize; 2], align_corners: bool) -> Option<Selected> {
+        let step = ResizeBilinear { resize: self.resize(size, align_corners)?, after: self.after(1) };
         let scratch = step.scratch();
         self.floats(step).map(|selected| Selected { scratch, ..selected })
     }

@@ -2,7 +2,7 @@
 
 use super::{After, Context, Following, Step, elements, elements_mut};
 use crate::memory::Buffers;
-use sconce_kernels::resize::{Filter, Resize, resample};
+use sconce_kernels::resize::{Filter, Resize, nearest, resample};
 use sconce_kernels::windows::{Windows, argmax_pool, avg_pool, max_pool};
 
 /// What is computed of a window.
@@ -57,7 +57,27 @@ impl Step for ArgMaxPool {
     }
 }
 
-/// An image in another size.
+/// An image in another size, of copies of its pixels.
+pub(crate) struct ResizeNearest {
+    pub(crate) resize: Resize,
+    pub(crate) after: Vec<After>,
+}
+
+impl Step for ResizeNearest {
+    fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
+        let then = Following::new(&self.after, &buffers);
+        let input: &[f32] = elements(buffers.read(0));
+        let output: &mut [f32] = elements_mut(buffers.output);
+        nearest(context.par, &self.resize, false, input, output);
+        then.finish(context, output);
+    }
+
+    fn describe(&self) -> String {
+        "nearest pixels".to_owned()
+    }
+}
+
+/// An image in another size, interpolated.
 pub(crate) struct ResizeBilinear {
     pub(crate) resize: Resize,
     pub(crate) after: Vec<After>,

@@ -4,6 +4,8 @@
 //! then the run of calls ends before that call. What it has added to the graph by then is taken back. To let another
 //! operator join, add a row.
 
+mod images;
+
 use super::builder::Builder;
 use super::flow::kind;
 use sconce_format::ScalarType;
@@ -109,7 +111,8 @@ const ROWS: &[(&str, Row)] = &[
     ("aten::split_with_sizes_copy.out", |site| site.split()),
     ("aten::cat.out", |site| site.concat()),
     ("aten::constant_pad_nd.out", |site| site.pad()),
-    ("aten::upsample_bilinear2d.vec_out", |site| site.resize()),
+    ("aten::upsample_bilinear2d.vec_out", |site| site.bilinear()),
+    ("aten::upsample_nearest2d.vec_out", |site| site.nearest()),
 ];
 
 /// A dimension that may be counted from the end.
@@ -119,13 +122,6 @@ fn place(dim: i64, rank: usize) -> Option<usize> {
         .ok()
         .filter(|&dim| i64::try_from(dim).is_ok_and(|d| d < rank))
 }
-
-/// Channels last, and back.
-const LAST: [usize; 4] = [0, 2, 3, 1];
-const FIRST: [usize; 4] = [0, 3, 1, 2];
-
-/// Taps of a filter that the engine takes.
-const MOST_TAPS: usize = 256;
 
 impl Site<'_, '_, '_, '_> {
     fn arg(&self, index: usize) -> Option<u32> {
@@ -321,81 +317,6 @@ impl Site<'_, '_, '_, '_> {
         self.give_last(y)
     }
 
-    /// Images of `[n, c, h, w]` or rows of `[n, c, w]`, with channels last.
-    fn image(&mut self, index: usize) -> Option<ValueId> {
-        let x = self.floats(index)?;
-        let sizes = self.builder.graph.ty(x).sizes();
-        let x = match sizes[..] {
-            [n, c, w] => self.builder.reshaped(x, &[n, c, 1, w])?,
-            [_, _, _, _] => x,
-            _ => return None,
-        };
-        self.node(Op::Transpose { order: LAST.to_vec() }, vec![x])
-    }
-
-    /// Gives an image with channels last to output `index`.
-    fn give_image(&mut self, index: usize, made: ValueId) -> Option<()> {
-        let made = self.node(Op::Transpose { order: FIRST.to_vec() }, vec![made])?;
-        self.give(index, made)
-    }
-
-    fn convolution(&mut self) -> Option<()> {
-        let filter = self.constant(1)??;
-        let sizes = self.builder.graph.ty(filter).sizes();
-        let in_channels = *self.sizes(0)?.get(1)?;
-        let rows = sizes.len() == 3;
-        let filter = match sizes[..] {
-            [out, within, w] => self.builder.reshaped(filter, &[out, within, 1, w])?,
-            [_, _, _, _] => filter,
-            _ => return None,
-        };
-        let &[first, within, kh, kw] = self.builder.graph.ty(filter).sizes().as_slice() else { return None };
-        let pair = |site: &Self, index: usize, none: usize| match rows {
-            true => Some([none, site.pair(index)?[1]]),
-            false => site.pair(index),
-        };
-        let (stride, dilation) = (pair(self, 3, 1)?, pair(self, 5, 1)?);
-        let [above, left] = pair(self, 4, 0)?;
-        let padding = [above, left, above, left];
-        let groups = usize::try_from(self.int(8)?).ok()?;
-        let (op, order) = match (self.bool(6)?, groups) {
-            (true, 1) => {
-                let extra = pair(self, 7, 0)?;
-                (Op::ConvTranspose2d { stride, padding, dilation, groups, extra }, [1, 2, 3, 0])
-            }
-            (true, _) => return None,
-            (false, 2..) if groups == in_channels && within == 1 && first == groups => {
-                (Op::DepthwiseConv2d { stride, padding, dilation }, [1, 2, 3, 0])
-            }
-            (false, _) => (Op::Conv2d { stride, padding, dilation, groups }, LAST),
-        };
-        (kh.checked_mul(kw)? <= MOST_TAPS).then_some(())?;
-        let filter = self.builder.graph.reordered(filter, &order)?;
-        let inputs = [Some(self.image(0)?), Some(filter), self.constant(2)?];
-        let y = self.node(op, inputs.into_iter().flatten().collect())?;
-        self.give_image(self.last()?, y)
-    }
-
-    /// Statistics that are known make an affine function of each channel.
-    fn batch_norm(&mut self) -> Option<()> {
-        let (mean, variance) = (self.constant_floats(3)?, self.constant_floats(4)?);
-        let channels = mean.len();
-        let or = |site: &Self, index, none| match site.is_none(index) {
-            true => Some(vec![none; channels]),
-            false => site.constant_floats(index),
-        };
-        let (weight, bias, epsilon) = (or(self, 1, 1.0)?, or(self, 2, 0.0)?, self.number(6)? as f32);
-        let factors: Vec<f32> = weight.iter().zip(&variance).map(|(w, v)| w / (v + epsilon).sqrt()).collect();
-        let summands = bias.iter().zip(&mean).zip(&factors).map(|((bias, mean), factor)| bias - mean * factor);
-        let summands: Vec<f32> = summands.collect();
-        let (factors, summands) = (self.vector(&factors), self.vector(&summands));
-        let x = self.image(0)?;
-        let y = self.node(Op::Affine, vec![x, factors, summands])?;
-        self.unread(8)?;
-        self.unread(9)?;
-        self.give_image(7, y)
-    }
-
     /// Numbers as a constant of the graph.
     fn vector(&mut self, numbers: &[f32]) -> ValueId {
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
@@ -497,34 +418,6 @@ impl Site<'_, '_, '_, '_> {
         self.give_last(y)
     }
 
-    fn max_pool(&mut self) -> Option<()> {
-        let (kernel, padding) = (self.pair(1)?, self.pair(3)?);
-        let stride = self.stride(2, kernel)?;
-        let [above, left] = padding;
-        let op = Op::MaxPool2d { kernel, stride, padding: [above, left, above, left], dilation: self.pair(4)? };
-        let x = self.image(0)?;
-        let y = self.node(op, vec![x])?;
-        self.unread(7)?;
-        self.give_image(6, y)
-    }
-
-    /// Steps of a window, which are its size where they are left out.
-    fn stride(&self, index: usize, kernel: [usize; 2]) -> Option<[usize; 2]> {
-        if self.ints(index)?.is_empty() { Some(kernel) } else { self.pair(index) }
-    }
-
-    fn avg_pool(&mut self) -> Option<()> {
-        let (kernel, padding) = (self.pair(1)?, self.pair(3)?);
-        let stride = self.stride(2, kernel)?;
-        let [above, left] = padding;
-        // Pixels outside of the image do not count.
-        ((padding == [0, 0] || !self.bool(5)?) && self.is_none(6)).then_some(())?;
-        let op = Op::AvgPool2d { kernel, stride, padding: [above, left, above, left] };
-        let x = self.image(0)?;
-        let y = self.node(op, vec![x])?;
-        self.give_image(self.last()?, y)
-    }
-
     /// Elements `start..start + size` along a dimension.
     fn part(&mut self, x: ValueId, dim: usize, start: usize, size: usize) -> Option<ValueId> {
         let whole = self.builder.graph.ty(x).sizes();
@@ -594,17 +487,5 @@ impl Site<'_, '_, '_, '_> {
         let value = self.number(2)? as f32;
         let y = self.node(Op::Pad { before, after, value }, vec![x])?;
         self.give_last(y)
-    }
-
-    fn resize(&mut self) -> Option<()> {
-        let &[_, _, height, width] = self.sizes(0)?.as_slice() else { return None };
-        let &[_, _, new_height, new_width] = self.sizes(self.last()?)?.as_slice() else { return None };
-        // Factors that are not whole would be taken as they are written, not from the sizes.
-        let whole = new_height.is_multiple_of(height) && new_width.is_multiple_of(width);
-        (whole || !self.is_none(1)).then_some(())?;
-        let op = Op::ResizeBilinear { size: [new_height, new_width], align_corners: self.bool(2)? };
-        let x = self.image(0)?;
-        let y = self.node(op, vec![x])?;
-        self.give_image(self.last()?, y)
     }
 }
