@@ -107,7 +107,8 @@ fn fold(shared: &Shared, method: usize, blocks: &mut Blocks, found: &[Candidate]
     let folding = blocks.execute(alone(shared, method), &mut [], |execution| {
         Folding::collect(found, instructions, |candidate, into| result(execution, candidate, into))
     })?;
-    blocks.clear(view)?;
+    // What comes next computes from constants alone as well, so nobody reads what this left in the arenas.
+    blocks.clear_state(view)?;
     Ok(folding.unwrap_or_default())
 }
 

@@ -8,6 +8,7 @@ use sconce_core::{
     Site, Step, ValueInfo,
 };
 use sconce_format::pte::InstructionArguments;
+use sconce_kernels::view::view_mut;
 use sconce_parallel::Pool;
 use std::sync::Arc;
 
@@ -61,25 +62,20 @@ impl Needs {
 pub(crate) struct Blocks {
     state: Vec<u64>,
     arenas: Vec<Buffer>,
-    scratch: Vec<u64>,
+    scratch: Buffer,
 }
 
 impl Blocks {
     /// Blocks of these sizes, around a state that was just made.
     pub(crate) fn new(view: Method<'_>, needs: &Needs, state: Vec<u64>) -> Result<Self, Error> {
-        let mut arenas = Vec::new();
-        for &bytes in &needs.arenas {
-            arenas.push(Buffer::zeroed(bytes).ok_or(Error::OutOfMemory { bytes })?);
-        }
+        let mut arenas = needs.arenas.iter().map(|&bytes| reserved(bytes)).collect::<Result<Vec<_>, _>>()?;
         view.init_arenas(&mut borrow(&mut arenas)).map_err(|error| run_error(view, error))?;
-        Ok(Self { state, arenas, scratch: zeroed_words(needs.scratch / 8)? })
+        Ok(Self { state, arenas, scratch: reserved(needs.scratch)? })
     }
 
-    /// Brings state and arenas back to where they are before the first run.
-    pub(crate) fn clear(&mut self, view: Method<'_>) -> Result<(), Error> {
-        view.init_state(&mut self.state).map_err(|error| run_error(view, error))?;
-        self.arenas.iter_mut().for_each(|arena| arena.as_mut().fill(0));
-        view.init_arenas(&mut borrow(&mut self.arenas)).map_err(|error| run_error(view, error))
+    /// Brings the state back to where it is before the first run. Arenas stay as they are.
+    pub(crate) fn clear_state(&mut self, view: Method<'_>) -> Result<(), Error> {
+        view.init_state(&mut self.state).map_err(|error| run_error(view, error))
     }
 
     /// An execution over the blocks, at the first instruction, for `body` to run.
@@ -108,7 +104,7 @@ impl Blocks {
             states,
             &mut self.state,
             &mut arenas,
-            &mut self.scratch,
+            view_mut(self.scratch.as_mut()).unwrap_or_default(),
         );
         if let Some(Prepared { folding, .. }) = prepared {
             execution.set_folded(Folded { bytes: folding.bytes(), skip: &folding.skip });
@@ -190,7 +186,8 @@ impl Session {
         let view = self.shared.method(self.method);
         let mut fresh = zeroed_words(view.state_words())?;
         view.init_state(&mut fresh).map_err(|error| run_error(view, error))?;
-        self.blocks.scratch = zeroed_words(scratch_words(&self.shared, self.method, &mut fresh, &self.pool)?)?;
+        let words = scratch_words(&self.shared, self.method, &mut fresh, &self.pool)?;
+        self.blocks.scratch = reserved(words.saturating_mul(8))?;
         Ok(())
     }
 
@@ -209,7 +206,7 @@ impl Session {
         Needs {
             state: self.blocks.state.len() * 8,
             arenas: self.blocks.arenas.iter().map(|arena| arena.as_ref().len()).collect(),
-            scratch: self.blocks.scratch.len() * 8,
+            scratch: self.blocks.scratch.as_ref().len(),
         }
     }
 
@@ -321,6 +318,11 @@ fn scratch_words(shared: &Shared, method: usize, state: &mut [u64], pool: &Pool)
     let (loaded, prepared, view) = (shared.loaded(method)?, shared.prepared(method)?, shared.method(method));
     let registry = &*shared.options.registry;
     Ok(view.scratch_words(state, registry, &loaded.kernels, &prepared.delegates, &prepared.regions(), pool))
+}
+
+/// Memory of which a run may use little: what is planned lies elsewhere.
+fn reserved(bytes: usize) -> Result<Buffer, Error> {
+    Buffer::reserved(bytes).ok_or(Error::OutOfMemory { bytes })
 }
 
 fn zeroed_words(words: usize) -> Result<Vec<u64>, Error> {
