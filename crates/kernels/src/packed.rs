@@ -31,6 +31,7 @@ use crate::gemm::transpose;
 use crate::isa::Isa;
 use crate::split::{self, Block, Cut};
 use crate::taps::Taps;
+use core::mem::MaybeUninit;
 use core::ops::Range;
 use sconce_parallel::{Parallel, Serial};
 use tile::{Family, MOST_ROWS, Tile};
@@ -255,6 +256,9 @@ fn cuts((mr, nr): (usize, usize), (m, n): (usize, usize), width: usize) -> (Cut,
     (Cut { parts: parts.0, unit: mr }, Cut { parts: parts.1, unit: nr })
 }
 
+/// Where the channels under a tap of a pixel lie. There is room for more than most tiles need, so it is not filled first.
+type Address = MaybeUninit<*const f32>;
+
 /// Where the channels under each tap of each output pixel lie.
 struct Patches<'a> {
     conv: &'a Conv2d,
@@ -271,8 +275,12 @@ unsafe impl Sync for Patches<'_> {}
 impl Patches<'_> {
     /// Writes the addresses for some pixels: `addresses[tap * rows + i]` is that of pixel `first + i`. Answers how many
     /// taps there are and how many elements lie under each.
-    fn addresses(&self, pixels: Range<usize>, addresses: &mut [*const f32]) -> (usize, usize) {
+    fn addresses(&self, pixels: Range<usize>, addresses: &mut [Address]) -> (usize, usize) {
         let (conv, rows) = (self.conv, pixels.len());
+        if self.is_pixelwise() {
+            self.spaced(pixels.start * conv.in_channels, conv.in_channels, &mut addresses[..rows]);
+            return (1, conv.group_in());
+        }
         let [height, width] = self.size;
         // Divisions are slow: the place of the first pixel is computed, those of the others are counted.
         let (line, mut x) = (pixels.start / width, pixels.start % width);
@@ -292,7 +300,7 @@ impl Patches<'_> {
                 let slots = &mut addresses[ky * across * rows..][..across * rows];
                 for (kx, slot) in slots[i..].iter_mut().step_by(rows).enumerate() {
                     let at = line.and_then(|line| Some(line + horizontal.source(x, kx)?));
-                    *slot = at.map_or(self.padding, |at| self.input[at * conv.in_channels..].as_ptr());
+                    slot.write(at.map_or(self.padding, |at| self.input[at * conv.in_channels..].as_ptr()));
                 }
             }
             x += 1;
@@ -307,22 +315,33 @@ impl Patches<'_> {
     }
 
     /// The addresses of neighbouring pixels whose taps are joined: they are evenly spaced.
-    fn line_of_addresses(&self, image: usize, y: usize, x: usize, rows: usize, addresses: &mut [*const f32]) {
+    fn line_of_addresses(&self, image: usize, y: usize, x: usize, rows: usize, addresses: &mut [Address]) {
         let (conv, vertical) = (self.conv, self.conv.axis(0));
         let left = x * conv.stride[1] - conv.padding[1];
         let step = conv.stride[1] * conv.in_channels;
         for (ky, slots) in addresses.chunks_exact_mut(rows).take(conv.kernel[0]).enumerate() {
             match vertical.source(y, ky) {
-                None => slots.fill(self.padding),
+                None => slots.fill(Address::new(self.padding)),
                 Some(y) => {
-                    let start = ((image * conv.input[0] + y) * conv.input[1] + left) * conv.in_channels;
-                    let line = &self.input[start..start + (rows - 1) * step + 1];
-                    for (i, slot) in slots.iter_mut().enumerate() {
-                        *slot = line.as_ptr().wrapping_add(i * step);
-                    }
+                    self.spaced(((image * conv.input[0] + y) * conv.input[1] + left) * conv.in_channels, step, slots)
                 }
             }
         }
+    }
+
+    /// Addresses from one element of the image on, `step` elements apart.
+    #[inline(always)]
+    fn spaced(&self, start: usize, step: usize, slots: &mut [Address]) {
+        let line = &self.input[start..start + (slots.len() - 1) * step + 1];
+        for (i, slot) in slots.iter_mut().enumerate() {
+            slot.write(line.as_ptr().wrapping_add(i * step));
+        }
+    }
+
+    /// Whether every output pixel is made from the input pixel of the same number.
+    fn is_pixelwise(&self) -> bool {
+        let Conv2d { kernel, stride, padding, transposed, extra, .. } = *self.conv;
+        (kernel, stride, padding, extra) == ([1, 1], [1, 1], [0; 4], [0; 2]) && !transposed
     }
 
     /// Whether the taps of a row lie side by side in the image for these output columns.
@@ -354,7 +373,7 @@ impl Job<'_> {
         let near = (NEAR / ((1 + k) * nr * size_of::<f32>())).max(1) * nr;
         let (rows, columns) = (block.rows.clone(), block.columns.clone());
         let tiles = rows.len().div_ceil(self.family.mr);
-        let mut addresses = [core::ptr::null(); MOST_TAPS * MOST_ROWS];
+        let mut addresses = [Address::uninit(); MOST_TAPS * MOST_ROWS];
         let mut finished = rows.start;
         for first in columns.clone().step_by(near) {
             let panels = first..columns.end.min(first + near);
@@ -387,7 +406,7 @@ impl Job<'_> {
         block: &mut Block<'_, f32>,
         rows: Range<usize>,
         columns: Range<usize>,
-        ((taps, channels), addresses): ((usize, usize), &[*const f32]),
+        ((taps, channels), addresses): ((usize, usize), &[Address]),
     ) {
         let width = columns.len().next_multiple_of(self.family.lanes);
         let panel = &self.panels[columns.start * (1 + taps * channels)..][..width * (1 + taps * channels)];
@@ -399,7 +418,7 @@ impl Job<'_> {
         let tile = Tile {
             taps,
             channels,
-            rows: addresses.as_ptr(),
+            rows: addresses.as_ptr().cast(),
             bias: Some(panel.as_ptr()),
             panel: panel[width..].as_ptr(),
             // SAFETY: row and column lie in the block, whose segments are in bounds.
@@ -410,7 +429,7 @@ impl Job<'_> {
             limits,
             ahead: (core::ptr::null(), 0),
         };
-        // SAFETY: `addresses` point to `channels` elements each, of the image or of padding; the panel was cut to its
+        // SAFETY: as many addresses as the tile reads were written, and point to `channels` elements each, of the image or of padding; the panel was cut to its
         // length; the tile lies in the block, which this task holds alone, and the residual is as long as the output, as
         // `conv2d` asserted. The family belongs to a held token.
         unsafe { self.family.tile(rows.len(), width)(&tile) };

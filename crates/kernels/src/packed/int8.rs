@@ -38,10 +38,10 @@ pub use pack::{pack, pack_nibbles};
 
 use super::{Conv2d, Filter, NEAR, WORTH_THREADS, cuts};
 use crate::isa::Isa;
-use crate::math::ROUND;
 use crate::split::{self, Block, Slots};
 use core::ops::Range;
 use layout::{Layout, STRIP};
+use requantize::{Bytes, Narrowing};
 use sconce_parallel::{Parallel, Serial};
 use strip::Patches;
 use tile::{Family, Tile, WIDEST};
@@ -80,14 +80,84 @@ pub fn conv2d(
     assert_eq!(scale.len(), conv.out_channels, "scales of {conv:?}");
     let layout = Layout::of(&Family::of(isa, Kind::Bytes), conv, Kind::Bytes);
     let padding = |_| quantization.input_zero;
-    convolve(isa, par, conv, (input, &padding), (layout, packed), output, scratch, |piece, block| {
-        let scale = &scale[piece.channels()];
-        match isa {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Vnni(token) => requantize::vnni(token, &piece, scale, quantization, block),
-            _ => requantize::plain(isa, &piece, scale, quantization, block),
-        }
+    convolve(isa, par, conv, (input, &padding), (layout, packed), output, scratch, |panel, block| {
+        let scale = &scale[panel.channels()];
+        panel.bytes(quantization, scale, block);
     });
+}
+
+/// A strip of patches that meets a panel of weights: a piece of the output that is to be computed.
+struct Panel<'a> {
+    family: &'a Family,
+    layout: &'a Layout,
+    rows: Range<usize>,
+    /// Channels, counted in the group.
+    columns: Range<usize>,
+    first_channel: usize,
+    strip: &'a [u8],
+    lines: &'a [Line],
+    sums: &'a mut [Line; STRIP * WIDEST],
+}
+
+impl<'a> Panel<'a> {
+    /// Lines across.
+    fn width(&self) -> usize {
+        self.columns.len().div_ceil(LANES)
+    }
+
+    /// The channels of the output that it covers.
+    fn channels(&self) -> Range<usize> {
+        self.first_channel + self.columns.start..self.first_channel + self.columns.end
+    }
+
+    /// Calls `body` with the rows of every tile, counted in the strip, and the tile.
+    #[inline(always)]
+    fn each_tile(&mut self, mut body: impl FnMut(Range<usize>, &Tile)) {
+        let (width, stride) = (self.width(), self.layout.stride());
+        for rows in parts(&(0..self.rows.len()), self.family.tallest(width)) {
+            let tile = Tile {
+                height: rows.len(),
+                rows: self.strip[rows.start * stride..][..rows.len() * stride].as_ptr(),
+                stride,
+                panel: self.lines.as_ptr(),
+                steps: self.layout.steps,
+                group_steps: self.layout.group_steps(),
+                sums: self.sums[rows.start * width..][..rows.len() * width].as_mut_ptr(),
+            };
+            body(rows, &tile);
+        }
+    }
+
+    /// Computes the sums.
+    fn sums(mut self) -> Piece<'a> {
+        let (family, width) = (self.family, self.width());
+        // SAFETY: as many rows as the tile has lie in the strip, each with all steps' bytes, and in the sums; the panel was
+        // cut to its length. The family belongs to a held token.
+        self.each_tile(|rows, tile| unsafe { family.tile(rows.len(), width)(tile) });
+        let Self { rows, columns, first_channel, sums, lines, .. } = self;
+        Piece { rows, columns, first_channel, sums, totals: &lines[width..2 * width] }
+    }
+
+    /// Computes the bytes that the sums stand for, with the scales of these channels.
+    fn bytes(mut self, quantization: &Quantization, scale: &[f32], block: &mut Block<'_, i8>) {
+        let (family, width) = (self.family, self.width());
+        let inside = block.rows.start <= self.rows.start
+            && self.rows.end <= block.rows.end
+            && block.columns.start <= self.columns.start
+            && self.columns.end <= block.columns.end;
+        assert!(inside && scale.len() == self.columns.len(), "{:?} x {:?} of a block", self.rows, self.columns);
+        let (start, stride) = block.raw();
+        let first = (self.rows.start - block.rows.start) * stride + self.columns.start - block.columns.start;
+        let narrowing = Narrowing::new(quantization, scale);
+        self.each_tile(|rows, tile| {
+            // SAFETY: of the tile as above; the rows of the output are in the block, as just asserted, and so are its
+            // columns, of which there are as many as scales.
+            unsafe {
+                let to = Bytes { out: start.add(first + rows.start * stride), stride, narrowing: &narrowing };
+                family.bytes(rows.len(), width)(tile, &to);
+            }
+        });
+    }
 }
 
 /// A piece of the output whose sums are known.
@@ -140,7 +210,7 @@ fn convolve<T: Send>(
     (layout, packed): (Layout, &[Line]),
     output: &mut [T],
     scratch: &mut [u8],
-    finish: impl Fn(Piece<'_>, &mut Block<'_, T>) + Sync,
+    finish: impl Fn(Panel<'_>, &mut Block<'_, T>) + Sync,
 ) {
     let family = Family::of(isa, layout.kind);
     let size = conv.output().unwrap_or_else(|| panic!("{conv:?} is not a convolution"));
@@ -184,7 +254,7 @@ impl<F> Job<'_, F> {
     /// Computes a block of the output: some pixels, some whole panels of channels.
     fn block<T>(&self, mut block: Block<'_, T>, scratch: &mut [u8])
     where
-        F: Fn(Piece<'_>, &mut Block<'_, T>),
+        F: Fn(Panel<'_>, &mut Block<'_, T>),
     {
         let start = scratch.as_ptr().align_offset(64).min(63);
         let strip = &mut scratch[start..][..STRIP * self.layout.stride()];
@@ -199,43 +269,20 @@ impl<F> Job<'_, F> {
                 unsafe { (self.family.gather)(&self.patches, rows.clone(), self.layout.stride(), strip) };
                 for column in panels.clone().step_by(nr) {
                     let columns = column..panels.end.min(column + nr);
-                    self.panel(&mut block, rows.clone(), columns, strip, &mut sums);
+                    let panel = Panel {
+                        family: &self.family,
+                        layout: &self.layout,
+                        rows: rows.clone(),
+                        lines: self.layout.panel(self.panels, &columns),
+                        columns,
+                        first_channel: self.first_channel,
+                        strip,
+                        sums: &mut sums,
+                    };
+                    (self.finish)(panel, &mut block);
                 }
             }
         }
-    }
-
-    /// Computes the pixels of a strip for a panel of channels.
-    fn panel<T>(
-        &self,
-        block: &mut Block<'_, T>,
-        rows: Range<usize>,
-        columns: Range<usize>,
-        strip: &[u8],
-        sums: &mut [Line; STRIP * WIDEST],
-    ) where
-        F: Fn(Piece<'_>, &mut Block<'_, T>),
-    {
-        let (layout, stride) = (&self.layout, self.layout.stride());
-        let panel = layout.panel(self.panels, &columns);
-        let width = columns.len().div_ceil(LANES);
-        for tile in parts(&rows, self.family.tallest(width)) {
-            let at = tile.start - rows.start;
-            let from = Tile {
-                height: tile.len(),
-                rows: strip[at * stride..][..tile.len() * stride].as_ptr(),
-                stride,
-                panel: panel.as_ptr(),
-                steps: layout.steps,
-                group_steps: layout.group_steps(),
-                sums: sums[at * width..][..tile.len() * width].as_mut_ptr(),
-            };
-            // SAFETY: as many rows as the tile has lie in the strip, each with all steps' bytes, and in the sums; the panel
-            // was cut to its length. The family belongs to a held token.
-            unsafe { self.family.tile(tile.len(), width)(&from) };
-        }
-        let (first_channel, totals) = (self.first_channel, &panel[width..2 * width]);
-        (self.finish)(Piece { rows, columns, first_channel, sums, totals }, block);
     }
 }
 

@@ -12,8 +12,11 @@ mod arm;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+use super::requantize::Narrowing;
 use super::strip::Runs;
 use super::{LANES, Line};
+use crate::gemm::clamp;
+use crate::math::ROUND;
 
 /// An array of so many values, each made from its number. With a closure for the expression, vector instructions in it would
 /// be compiled for the baseline unless the compiler chose to inline it, and it does not when there are many.
@@ -91,6 +94,22 @@ pub(super) trait Dots {
             let total = f32::from_bits(to.cast_unsigned()) + sum as f32 * f32::from_bits(scale.cast_unsigned());
             *to = total.to_bits().cast_signed();
         }
+    }
+    /// Writes the bytes that the sums of a patch stand for to `out`, as many as there are channels.
+    #[inline(always)]
+    unsafe fn narrow<const NV: usize>(sums: [Self::Whole; NV], narrowing: &Narrowing, out: *mut i8) {
+        let Narrowing { scale, channels, limits, zero, .. } = narrowing;
+        let mut bytes = [[0; LANES]; NV];
+        for ((bytes, sums), scale) in bytes.iter_mut().zip(sums).zip(scale.as_chunks::<LANES>().0) {
+            let mut plain = Line::default();
+            // SAFETY: the instructions exist.
+            unsafe { Self::store(&mut plain, sums) };
+            for ((to, sum), scale) in bytes.iter_mut().zip(plain.0).zip(scale) {
+                *to = ((clamp(sum as f32 * scale, *limits) + ROUND).to_bits() as i8).wrapping_add(*zero);
+            }
+        }
+        // SAFETY: there is room for all channels, and there are no more than the lines hold.
+        unsafe { out.copy_from_nonoverlapping(bytes.as_ptr().cast(), *channels) };
     }
     /// Copies inputs; up to 63 bytes after them may be overwritten.
     unsafe fn copy(from: &[i8], runs: Runs, to: &mut [u8]);

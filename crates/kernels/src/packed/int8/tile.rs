@@ -7,6 +7,7 @@
 
 use super::dots::{Dots, Portable, each};
 use super::layout::{HEAD, Kind};
+use super::requantize::Bytes;
 use super::strip::Patches;
 use super::{LANES, Line};
 use crate::isa::Isa;
@@ -34,6 +35,9 @@ pub(super) struct Tile {
 /// A tile kernel of some height and width.
 pub(super) type TileKernel = unsafe fn(&Tile);
 
+/// One that makes bytes of the sums and writes those, to as many rows as the tile has, instead of the sums.
+pub(super) type BytesKernel = unsafe fn(&Tile, &Bytes<'_>);
+
 /// All micro-kernels of an instruction set.
 #[derive(Clone, Copy)]
 pub(super) struct Family {
@@ -47,6 +51,7 @@ pub(super) struct Family {
     most: usize,
     /// `[width in lines - 1][height - 1]`
     tiles: &'static [&'static [TileKernel]],
+    bytes: &'static [&'static [BytesKernel]],
 }
 
 impl Family {
@@ -63,6 +68,11 @@ impl Family {
     /// The tile of `rows` patches by `width` lines.
     pub(super) fn tile(&self, rows: usize, width: usize) -> TileKernel {
         self.tiles[width - 1][rows - 1]
+    }
+
+    /// The tile of `rows` patches by `width` lines that makes bytes, if weights are bytes.
+    pub(super) fn bytes(&self, rows: usize, width: usize) -> BytesKernel {
+        self.bytes[width - 1][rows - 1]
     }
 
     /// The kernels of an instruction set; holding the token inside `isa` is what makes calling them sound.
@@ -180,6 +190,25 @@ unsafe fn tile<S: Dots, const MR: usize, const NV: usize, const NIBBLES: bool>(t
     }
 }
 
+/// Sums over all steps, as bytes.
+#[inline(always)]
+unsafe fn bytes<S: Dots, const MR: usize, const NV: usize>(t: &Tile, to: &Bytes<'_>) {
+    // SAFETY: all accesses are those listed at `Tile` and `Bytes`, which the caller vouches for.
+    unsafe {
+        let mut sums = [each!(NV; |j| S::start(&*t.panel.add(j))); MR];
+        let (rows, last) = rows::<S, MR>(t);
+        steps::<S, MR, NV, false>(&rows, 0..t.steps, t.panel.add(HEAD * NV), &mut sums);
+        for (i, sums) in sums.iter().enumerate() {
+            let whole = each!(NV; |j| S::whole(sums[j]));
+            let out = to.out.add(i * S::ROWS * to.stride);
+            S::narrow(each!(NV; |j| whole[j][0]), to.narrowing, out);
+            if S::ROWS == 2 && 2 * i < last {
+                S::narrow(each!(NV; |j| whole[j][1]), to.narrowing, out.add(to.stride));
+            }
+        }
+    }
+}
+
 /// Sums over the steps of each group, scaled and added up as numbers in memory.
 #[inline(always)]
 unsafe fn grouped<S: Dots, const MR: usize, const NV: usize>(t: &Tile) {
@@ -224,6 +253,12 @@ macro_rules! family {
             }
 
             $(#[$feature])?
+            unsafe fn bytes<const MR: usize, const NV: usize>(t: &Tile, to: &Bytes<'_>) {
+                // SAFETY: compiled for the set; the rest is the caller's promise.
+                unsafe { super::bytes::<$set, MR, NV>(t, to) }
+            }
+
+            $(#[$feature])?
             unsafe fn grouped<const MR: usize, const NV: usize>(t: &Tile) {
                 // SAFETY: compiled for the set; the rest is the caller's promise.
                 unsafe { super::grouped::<$set, MR, NV>(t) }
@@ -236,7 +271,8 @@ macro_rules! family {
             }
 
             const fn family(most: usize, tiles: &'static [&'static [TileKernel]]) -> Family {
-                Family { flip: <$set>::FLIP, lines: <$set>::LINES, gather, most, tiles }
+                let bytes = &[$(&[$(bytes::<$mr, $nv> as BytesKernel),+] as &[BytesKernel]),+];
+                Family { flip: <$set>::FLIP, lines: <$set>::LINES, gather, most, tiles, bytes }
             }
 
             pub(super) static FAMILIES: [Family; 3] = [

@@ -3,6 +3,7 @@
 use super::{Dots, Portable, UPPER, each};
 use crate::isa::{Avx2, Avx512, Vnni};
 use crate::packed::int8::Line;
+use crate::packed::int8::requantize::Narrowing;
 use crate::packed::int8::strip::Runs;
 use core::arch::x86_64::*;
 
@@ -191,6 +192,37 @@ impl Dots for Vnni {
     unsafe fn store(to: &mut Line, sums: Self::Whole) {
         // SAFETY: a line is aligned.
         unsafe { _mm512_store_si512(to.0.as_mut_ptr().cast(), sums) }
+    }
+    /// By instructions that narrow with saturation, up to 64 channels at once.
+    #[inline(always)]
+    unsafe fn narrow<const NV: usize>(sums: [__m512i; NV], narrowing: &Narrowing, out: *mut i8) {
+        const { assert!(NV <= 4) };
+        let Narrowing { scale, channels, limits: (_, high), low, zero } = narrowing;
+        // SAFETY: scales are there for all lines; the masks select as many bytes as there are channels.
+        unsafe {
+            let mut steps = [_mm512_setzero_si512(); 4];
+            for j in 0..NV {
+                let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[j]), _mm512_loadu_ps(scale.as_ptr().add(16 * j)));
+                // What is too small becomes the least integer and stays small; what is too large would, too.
+                steps[j] = _mm512_cvtps_epi32(_mm512_min_ps(_mm512_set1_ps(*high), scaled));
+            }
+            let zero = _mm512_set1_epi16((*zero).into());
+            let first = _mm512_adds_epi16(_mm512_packs_epi32(steps[0], steps[1]), zero);
+            let second = match NV {
+                1 | 2 => first,
+                _ => _mm512_adds_epi16(_mm512_packs_epi32(steps[2], steps[3]), zero),
+            };
+            let bytes = _mm512_max_epi8(_mm512_packs_epi16(first, second), _mm512_set1_epi8(*low));
+            // Narrowing works by quarters of vectors; this brings the words of a line together again.
+            let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+            let bytes = _mm512_permutexvar_epi32(order, bytes);
+            let mask = u64::MAX >> (64 - channels);
+            match NV {
+                1 => _mm_mask_storeu_epi8(out, mask as u16, _mm512_castsi512_si128(bytes)),
+                2 => _mm256_mask_storeu_epi8(out, mask as u32, _mm512_castsi512_si256(bytes)),
+                _ => _mm512_mask_storeu_epi8(out, mask, bytes),
+            }
+        }
     }
     #[inline(always)]
     unsafe fn copy(from: &[i8], runs: Runs, to: &mut [u8]) {
