@@ -6,13 +6,13 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | [`array`] | an array's memory as a tensor, and a tensor as an array; all unsafe code |
-//! | [`input`] | Python objects as inputs of a method |
-//! | [`model`] | modules and sessions |
-//! | [`meta`] | what a method takes and gives |
-//! | [`compile`] | exported programs to programs |
-//! | [`ggml`] | parts of programs as payloads of ggml, for the official exporter |
-//! | [`error`] | errors as `sconce.Error` |
+//! | `array` | an array's memory as a tensor, and a tensor as an array; all unsafe code |
+//! | `input` | Python objects as inputs of a method |
+//! | `model` | modules and sessions |
+//! | `meta` | what a method takes and gives |
+//! | `compile` | exported programs to programs |
+//! | `ggml` | parts of programs as payloads of ggml, for the official exporter |
+//! | `error` | errors as `sconce.Error` |
 
 mod array;
 mod compile;

@@ -1,16 +1,14 @@
 //! Pooling on channels-last images with any padding, for the engine.
 //!
-//! An output pixel combines, tap by tap, whole input pixels: loops over channels, which vectorise. What lies outside the
-//! image takes no part.
+//! A line of output pixels combines, tap by tap, with pixels of an input line: loops over channels, or over the whole line
+//! where windows are one step apart. They vectorise, and the output line stays in the first-level cache. What lies outside
+//! the image takes no part.
 use crate::element::Number;
 use crate::isa::Isa;
 use crate::map::worth;
 use crate::split;
 use core::ops::Range;
 use sconce_parallel::Parallel;
-
-/// Channels that are combined at a time: as many as stay in registers over a window.
-const STRIP: usize = 64;
 
 /// The geometry of windows over `[batch, height, width, channels]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +44,20 @@ impl Windows {
         }
     }
 
+    /// The columns of the output whose tap of this number lies inside, and the input column of the first.
+    fn reached(&self, tap: usize) -> (Range<usize>, usize) {
+        let (tap, stride) = (tap * self.dilation[1], self.stride[1]);
+        let first = self.padding[1].saturating_sub(tap).div_ceil(stride);
+        let end = (self.input[1] + self.padding[1]).saturating_sub(tap).div_ceil(stride).min(self.output[1]);
+        match first < end {
+            true => (first..end, first * stride + tap - self.padding[1]),
+            false => (0..0, 0),
+        }
+    }
+
     fn check(&self, input: usize, output: usize) {
-        assert!(self.dilation.iter().all(|dilation| *dilation > 0), "taps of {self:?} have no distance");
+        let apart = self.dilation.iter().chain(&self.stride).all(|distance| *distance > 0);
+        assert!(apart, "taps or windows of {self:?} have no distance");
         assert_eq!(input, self.batch * self.input[0] * self.input[1] * self.channels, "input of {self:?}");
         assert_eq!(output, self.batch * self.output[0] * self.output[1] * self.channels, "output of {self:?}");
     }
@@ -94,7 +104,7 @@ impl Window {
     }
 }
 
-/// Combines the pixels under each window, strip by strip.
+/// Combines the pixels under each window.
 fn combine<T: Number>(
     isa: Isa,
     par: &dyn Parallel,
@@ -106,23 +116,31 @@ fn combine<T: Number>(
     finish: impl Fn(T, usize) -> T + Sync,
 ) {
     windows.check(x.len(), out.len());
+    if out.is_empty() {
+        return;
+    }
+    let (channels, len) = (windows.channels, windows.input[1] * windows.channels);
     split::chunks(windows.worth(par, out.len()), out, windows.line_len(), |line, out| {
         isa.vectorize(
             #[inline(always)]
             || {
-                for (window, out) in windows.line(line).zip(out.chunks_exact_mut(windows.channels)) {
-                    let count = window.rows.len() * window.columns.len();
-                    for (strip, out) in out.chunks_mut(STRIP).enumerate() {
-                        let mut sums = [start; STRIP];
-                        for (_, pixel) in window.taps(windows) {
-                            let from = &x[pixel * windows.channels + strip * STRIP..][..out.len()];
-                            match <&[T; STRIP]>::try_from(from) {
-                                Ok(from) => sums.iter_mut().zip(from).for_each(|(sum, x)| *sum = step(*sum, *x)),
-                                Err(_) => sums.iter_mut().zip(from).for_each(|(sum, x)| *sum = step(*sum, *x)),
-                            }
-                        }
-                        out.iter_mut().zip(sums).for_each(|(out, sum)| *out = finish(sum, count));
+                let (image, y) = (line / windows.output[0], line % windows.output[0]);
+                let (rows, top) = windows.covered(0, y);
+                out.fill(start);
+                for (row, tap) in rows.clone().flat_map(|row| (0..windows.kernel[1]).map(move |tap| (row, tap))) {
+                    let row = image * windows.input[0] + top + (row - rows.start) * windows.dilation[0];
+                    let (columns, first) = windows.reached(tap);
+                    let (from, out) =
+                        (&x[row * len..][..len], &mut out[columns.start * channels..columns.end * channels]);
+                    let run = if windows.stride[1] == 1 { out.len() } else { channels };
+                    for (index, out) in out.chunks_exact_mut(run.max(1)).enumerate() {
+                        let from = &from[(first + index * windows.stride[1]) * channels..][..out.len()];
+                        out.iter_mut().zip(from).for_each(|(out, x)| *out = step(*out, *x));
                     }
+                }
+                for (x, out) in out.chunks_exact_mut(channels).enumerate() {
+                    let count = rows.len() * windows.covered(1, x).0.len();
+                    out.iter_mut().for_each(|out| *out = finish(*out, count));
                 }
             },
         );

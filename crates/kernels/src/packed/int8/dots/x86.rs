@@ -230,21 +230,28 @@ impl Dots for Vnni {
         let held = (count - 1) * step + bytes <= from.len() && count * bytes + 63 <= to.len();
         assert!(held, "{count} runs of {bytes} bytes, {step} apart, of {} to {}", from.len(), to.len());
         let (whole, rest) = (bytes / 64 * 64, !(u64::MAX << (bytes % 64)));
-        let (mut from, mut to) = (from.as_ptr(), to.as_mut_ptr());
-        // SAFETY: what is read lies in `from`, by the mask; what is written in `to`, with less than a vector after the
-        // last run, as just asserted.
-        unsafe {
-            let flip = _mm512_set1_epi8(i8::MIN);
-            for _ in 0..count {
-                for at in (0..whole).step_by(64) {
-                    let bytes = _mm512_loadu_si512(from.add(at).cast());
-                    _mm512_storeu_si512(to.add(at).cast(), _mm512_xor_si512(bytes, flip));
+        for run in 0..count {
+            // SAFETY: what is read lies in `from`, by the mask; what is written in `to`, with less than a vector after the
+            // last run, as just asserted. Vectors are no wider than needed: stores that cross cache lines take long.
+            unsafe {
+                let (from, to) = (from.as_ptr().add(run * step), to.as_mut_ptr().add(run * bytes));
+                if bytes <= 16 {
+                    let bytes = _mm_maskz_loadu_epi8(rest as u16, from);
+                    _mm_storeu_si128(to.cast(), _mm_xor_si128(bytes, _mm_set1_epi8(i8::MIN)));
+                } else if bytes <= 32 {
+                    let bytes = _mm256_maskz_loadu_epi8(rest as u32, from);
+                    _mm256_storeu_si256(to.cast(), _mm256_xor_si256(bytes, _mm256_set1_epi8(i8::MIN)));
+                } else {
+                    let flip = _mm512_set1_epi8(i8::MIN);
+                    for at in (0..whole).step_by(64) {
+                        let bytes = _mm512_loadu_si512(from.add(at).cast());
+                        _mm512_storeu_si512(to.add(at).cast(), _mm512_xor_si512(bytes, flip));
+                    }
+                    if rest != 0 {
+                        let bytes = _mm512_maskz_loadu_epi8(rest, from.add(whole));
+                        _mm512_storeu_si512(to.add(whole).cast(), _mm512_xor_si512(bytes, flip));
+                    }
                 }
-                if rest != 0 {
-                    let bytes = _mm512_maskz_loadu_epi8(rest, from.add(whole));
-                    _mm512_storeu_si512(to.add(whole).cast(), _mm512_xor_si512(bytes, flip));
-                }
-                (from, to) = (from.wrapping_add(step), to.add(runs.bytes));
             }
         }
     }
