@@ -1,8 +1,13 @@
 #!/usr/bin/env bash
 # The ggml backend in the official C++ runtime: a program and a library by CMake against the headers and libraries of the
 # official package, golden programs on them. $SCONCE_OFFICIAL_PYTHON is a Python that has that package. Needs cargo, a C++
-# compiler, CMake, and what ggml needs to be compiled.
+# compiler, CMake, and what ggml needs to be compiled. `official.sh debug` does it with the debug library and command.
 set -euo pipefail
+case ${1:-release} in
+    release) type=Release ;;
+    debug) type=Debug ;;
+    *) echo "$1 is neither release nor debug" >&2; exit 2 ;;
+esac
 root=$(cd "$(dirname "$0")/../../.." && pwd)
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}
 python=${SCONCE_OFFICIAL_PYTHON:-$CARGO_TARGET_DIR/official/bin/python}
@@ -11,11 +16,11 @@ trap 'rm -rf "$work"' EXIT
 
 package=$("$python" -c 'import importlib.util as find; print(find.find_spec("executorch").submodule_search_locations[0])')
 cmake -S "$root/crates/ffi/tests/official" -B "$work/build" -DSCONCE="$root" -DCMAKE_PREFIX_PATH="$package" \
-    -DCMAKE_BUILD_TYPE=Release > /dev/null
+    -DCMAKE_BUILD_TYPE="$type" > /dev/null
 cmake --build "$work/build"
 
 # One program in C++, from the files of its golden run.
-compile() { "$CARGO_TARGET_DIR/release/sconce" compile "$1" --backend ggml -o "$2" > /dev/null; }
+compile() { "$CARGO_TARGET_DIR/${type,,}/sconce" compile "$1" --backend ggml -o "$2" > /dev/null; }
 compile "$root/tests/golden/ggml/linear.pt2" "$work/linear.pte"
 "$python" - "$root/tests/golden/ggml/linear.npz" "$work" << 'END'
 import sys, numpy

@@ -98,18 +98,25 @@ pub(super) trait Dots {
     /// Writes the bytes that the sums of a patch stand for to `out`, as many as there are channels.
     #[inline(always)]
     unsafe fn narrow<const NV: usize>(sums: [Self::Whole; NV], narrowing: &Narrowing, out: *mut i8) {
-        let Narrowing { scale, channels, limits, zero, .. } = narrowing;
+        let Narrowing { scale, channels, limits: (low, high), zero } = narrowing;
+        let limits = (narrowing.before_zero(*low), narrowing.before_zero(*high));
         let mut bytes = [[0; LANES]; NV];
         for ((bytes, sums), scale) in bytes.iter_mut().zip(sums).zip(scale.as_chunks::<LANES>().0) {
             let mut plain = Line::default();
             // SAFETY: the instructions exist.
             unsafe { Self::store(&mut plain, sums) };
             for ((to, sum), scale) in bytes.iter_mut().zip(plain.0).zip(scale) {
-                *to = ((clamp(sum as f32 * scale, *limits) + ROUND).to_bits() as i8).wrapping_add(*zero);
+                *to = ((clamp(sum as f32 * scale, limits) + ROUND).to_bits() as i8).wrapping_add(*zero);
             }
         }
-        // SAFETY: there is room for all channels, and there are no more than the lines hold.
-        unsafe { out.copy_from_nonoverlapping(bytes.as_ptr().cast(), *channels) };
+        // SAFETY: there is room for all channels, and there are no more than the lines hold. Most often as many, and then
+        // the length is known here.
+        unsafe {
+            match *channels == NV * LANES {
+                true => out.copy_from_nonoverlapping(bytes.as_ptr().cast(), NV * LANES),
+                false => out.copy_from_nonoverlapping(bytes.as_ptr().cast(), *channels),
+            }
+        }
     }
     /// Copies inputs; up to 63 bytes after them may be overwritten.
     unsafe fn copy(from: &[i8], runs: Runs, to: &mut [u8]);

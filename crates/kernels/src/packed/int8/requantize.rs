@@ -11,20 +11,22 @@ pub(super) struct Narrowing {
     pub(super) scale: [f32; LANES * WIDEST],
     /// How many channels there are.
     pub(super) channels: usize,
-    /// The limits, less the zero.
-    pub(super) limits: (f32, f32),
-    /// The lower limit.
-    pub(super) low: i8,
+    pub(super) limits: (i8, i8),
     pub(super) zero: i8,
 }
 
 impl Narrowing {
     pub(super) fn new(quantization: &Quantization, scale: &[f32]) -> Self {
-        let Quantization { output_zero: zero, limits: (low, high), .. } = *quantization;
-        let limit = |limit: i8| f32::from(limit) - f32::from(zero);
+        let Quantization { output_zero: zero, limits, .. } = *quantization;
         let mut all = [0.0; LANES * WIDEST];
         all[..scale.len()].copy_from_slice(scale);
-        Self { scale: all, channels: scale.len(), limits: (limit(low), limit(high)), low, zero }
+        Self { scale: all, channels: scale.len(), limits, zero }
+    }
+
+    /// A limit before the zero is added.
+    #[inline(always)]
+    pub(super) fn before_zero(&self, limit: i8) -> f32 {
+        f32::from(limit) - f32::from(self.zero)
     }
 }
 

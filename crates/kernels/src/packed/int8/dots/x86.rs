@@ -197,14 +197,15 @@ impl Dots for Vnni {
     #[inline(always)]
     unsafe fn narrow<const NV: usize>(sums: [__m512i; NV], narrowing: &Narrowing, out: *mut i8) {
         const { assert!(NV <= 4) };
-        let Narrowing { scale, channels, limits: (_, high), low, zero } = narrowing;
+        let Narrowing { scale, channels, limits: (low, high), zero } = narrowing;
+        let largest = narrowing.before_zero(*high);
         // SAFETY: scales are there for all lines; the masks select as many bytes as there are channels.
         unsafe {
             let mut steps = [_mm512_setzero_si512(); 4];
             for j in 0..NV {
                 let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[j]), _mm512_loadu_ps(scale.as_ptr().add(16 * j)));
                 // What is too small becomes the least integer and stays small; what is too large would, too.
-                steps[j] = _mm512_cvtps_epi32(_mm512_min_ps(_mm512_set1_ps(*high), scaled));
+                steps[j] = _mm512_cvtps_epi32(_mm512_min_ps(_mm512_set1_ps(largest), scaled));
             }
             let zero = _mm512_set1_epi16((*zero).into());
             let first = _mm512_adds_epi16(_mm512_packs_epi32(steps[0], steps[1]), zero);
