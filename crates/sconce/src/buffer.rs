@@ -24,9 +24,9 @@ impl Buffer {
     /// `len` zero bytes; `None` when the memory is not to be had.
     pub fn zeroed(len: usize) -> Option<Self> {
         let all = len.checked_add(ALIGN)?;
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(all).ok()?;
-        bytes.resize(all, 0);
+        // Only asks whether there is such memory; zeros that nobody has touched yet cost nothing.
+        Vec::<u8>::new().try_reserve_exact(all).ok()?;
+        let bytes = vec![0; all];
         let start = bytes.as_ptr().align_offset(ALIGN).min(ALIGN);
         Some(Self { held: Held::Heap(bytes), start, len })
     }
