@@ -617,6 +617,16 @@ def xnnpack_conv():
     return Case(model, [Run((torch.randn(1, 3, 8, 8),))], xnnpack=True)
 
 
+@case("Two delegate calls around an image that is enlarged by its nearest pixels, which stays outside.")
+def xnnpack_enlarged():
+    def body(self, x):
+        y = torch.relu(self.small(x))
+        return self.large(torch.cat([F.interpolate(y, scale_factor=2), F.interpolate(y, size=(10, 12))], 1))
+
+    model = Model(body, small=nn.Conv2d(3, 4, 3, padding=1), large=nn.Conv2d(8, 5, 3, padding=1))
+    return Case(model, [Run((torch.randn(1, 3, 5, 6),))], xnnpack=True)
+
+
 @case("The int8 network of `quantized_static` delegated to XNNPACK.")
 def xnnpack_quantized():
     made = quantized_convnet()
