@@ -262,11 +262,11 @@ impl<'a> Layout<'a> {
         steps: usize,
         limit: usize,
     ) -> Result<(), String> {
-        let mut spans: Vec<Option<(usize, usize)>> = vec![None; self.class.len()];
+        // From the first step that touches a class to the last; the other way round if none does.
+        let mut spans = vec![(usize::MAX, 0); self.class.len()];
         let mut touch = |value: ValueId, step: usize| {
-            let span = &mut spans[self.class[value.index()].index()];
-            let (first, last) = span.unwrap_or((step, step));
-            *span = Some((first.min(step), last.max(step)));
+            let (first, last) = &mut spans[self.class[value.index()].index()];
+            (*first, *last) = ((*first).min(step), (*last).max(step));
         };
         for (step, (place, selected)) in chosen.iter().enumerate() {
             graph.nodes[*place].outputs.iter().chain(&selected.reads).for_each(|&value| touch(value, step));
@@ -275,7 +275,8 @@ impl<'a> Layout<'a> {
             touch(value, steps - copies.len() + step);
         }
         let wanted = (0..self.class.len()).filter(|&class| self.places[class].is_none());
-        let wanted: Vec<_> = wanted.filter_map(|class| Some((class, spans[class]?))).collect();
+        let wanted = wanted.map(|class| (class, spans[class]));
+        let wanted: Vec<_> = wanted.filter(|(_, (first, last))| first <= last).collect();
         let mut buffers: Vec<_> =
             wanted.iter().map(|&(class, (first, last))| Buffer { bytes: self.bytes[class], first, last }).collect();
         let scratch = chosen.iter().enumerate();
