@@ -34,11 +34,11 @@ pub struct Plan {
 struct Planned {
     step: Box<dyn Step>,
     io: Io,
-    origin: From,
+    purpose: Purpose,
 }
 
 /// What a step is for.
-enum From {
+enum Purpose {
     /// These nodes of the graph.
     Nodes(Vec<usize>),
     /// A value that is returned, but lies elsewhere.
@@ -97,14 +97,14 @@ impl Plan {
             let io = Io::new(reads, slot(node.outputs[0]), second, layout.scratch[index])?;
             let mut nodes = selected.before;
             nodes.push(place);
-            plan.steps.push(Planned { step: selected.step, io, origin: From::Nodes(nodes) });
+            plan.steps.push(Planned { step: selected.step, io, purpose: Purpose::Nodes(nodes) });
         }
         for (value, output) in copies {
             let (from, bytes) = (layout.slot(value), bytes[value.index()]);
             let to = Slot { block: Block::Output(output), start: 0, bytes };
             let io = Io::new(vec![from], to, Slot::EMPTY, Slot::EMPTY)?;
             let step = Rearrange { size: 1, shape: vec![bytes], strides: vec![1], start: 0, what: "copy" };
-            plan.steps.push(Planned { step: Box::new(step), io, origin: From::Output(value) });
+            plan.steps.push(Planned { step: Box::new(step), io, purpose: Purpose::Output(value) });
         }
         Ok(plan)
     }
@@ -156,10 +156,10 @@ impl Plan {
     /// The steps, as people see them.
     pub fn steps(&self) -> impl ExactSizeIterator<Item = StepView> {
         let text = |place: &usize| self.graph.nodes[*place].to_string();
-        self.steps.iter().map(move |Planned { step, origin, .. }| {
-            let node = match origin {
-                From::Nodes(nodes) => nodes.iter().map(text).collect::<Vec<_>>().join("; "),
-                From::Output(value) => format!("output {value}"),
+        self.steps.iter().map(move |Planned { step, purpose, .. }| {
+            let node = match purpose {
+                Purpose::Nodes(nodes) => nodes.iter().map(text).collect::<Vec<_>>().join("; "),
+                Purpose::Output(value) => format!("output {value}"),
             };
             StepView { what: step.describe(), node, work: step.work() }
         })

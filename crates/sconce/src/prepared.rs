@@ -139,9 +139,8 @@ impl Delegate for Joined {
 /// The delegates of a method, but for those that joined regions.
 fn delegates(shared: &Shared, method: usize, regions: &[Planned]) -> Result<Vec<Owned<dyn Delegate>>, Error> {
     let (view, registry, options) = (shared.method(method), &*shared.options.registry, told(&shared.options));
-    let joined = joined(view, regions);
-    let make = |index: usize| {
-        if joined.get(index).is_some_and(|joined| *joined) {
+    let make = |(index, joined): (usize, bool)| {
+        if joined {
             return Ok(Owned::from_box(Box::new(Joined) as Box<dyn Delegate>));
         }
         let reason = RefCell::new(String::new());
@@ -149,7 +148,7 @@ fn delegates(shared: &Shared, method: usize, regions: &[Planned]) -> Result<Vec<
         let made = view.init_delegate(index, registry, &options, &*shared.pool, &explain);
         made.map_err(|error| delegate_error(view, index, error, reason.take()))
     };
-    (0..view.delegates()).map(make).collect()
+    joined(view, regions).into_iter().enumerate().map(make).collect()
 }
 
 /// Whether each delegate is called, and in regions alone.

@@ -140,3 +140,14 @@ fn an_own_kernel_is_not_planned_away() {
     let outputs = module.forward(&[(&x).into()]).unwrap();
     assert_eq!(outputs[0].tensor().unwrap().as_slice::<f32>().unwrap(), [-7.0; 4]);
 }
+
+/// Two delegates with an enlarged image between them are planned as one run of four calls; by themselves they are not made.
+#[test]
+fn delegates_that_join_a_plan_are_not_made() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/xnnpack/xnnpack_enlarged.pte");
+    let planned = Module::load(path).unwrap();
+    let calls: Vec<usize> = planned.planned_calls("forward").unwrap().iter().map(|run| run.calls).collect();
+    assert_eq!((calls, planned.delegate_plans("forward").unwrap()), (vec![4], vec![String::new(); 2]));
+    let alone = Options::new().plan(false).load(path).unwrap();
+    assert!(alone.delegate_plans("forward").unwrap().iter().all(|plan| plan.contains("steps")));
+}

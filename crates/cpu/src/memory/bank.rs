@@ -1,7 +1,7 @@
 //! Arenas, lent for the time of a run.
 //!
 //! What lies in an arena matters to nobody after the run. So the models of a process, be they parts of one program or
-//! programs by themselves, lend from one bank: those that run one after the other do with the largest arena of them, and
+//! programs by themselves, borrow from one bank: those that run one after the other do with the largest arena of them, and
 //! those that run at the same time have one each. The bank and its memory live as long as some model does.
 
 use super::Aligned;
