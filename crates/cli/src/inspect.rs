@@ -411,6 +411,10 @@ impl Report {
     }
 }
 
+/// Of how many segments or named entries a program may have to see each in print. The exporter gives every weight one; JSON
+/// always has them all.
+const LISTED: usize = 8;
+
 fn print_entries(out: &mut dyn Write, entries: &[Entry]) -> Result<(), Failure> {
     let row = |entry: &Entry| {
         vec![entry.name.clone(), entry.tensor.clone().unwrap_or_else(|| "opaque".to_owned()), bytes(entry.bytes)]
@@ -423,13 +427,21 @@ impl ProgramReport {
         writeln!(out, "{}: program, {}", self.file, bytes(self.bytes))?;
         let mut rows = vec![vec!["methods and metadata".to_owned(), bytes(self.program_bytes)]];
         rows.push(vec!["constants".to_owned(), bytes(self.constant_bytes)]);
-        rows.extend(
-            self.segments.iter().enumerate().map(|(index, &size)| vec![format!("segment {index}"), bytes(size)]),
-        );
+        if self.segments.len() > LISTED {
+            rows.push(vec![format!("{} segments", self.segments.len()), bytes(self.segments.iter().sum())]);
+        } else {
+            let row = |(index, &size)| vec![format!("segment {index}"), bytes(size)];
+            rows.extend(self.segments.iter().enumerate().map(row));
+        }
+        let named = &self.named_data;
+        if named.len() > LISTED {
+            let size = named.iter().map(|entry| entry.bytes).sum();
+            rows.push(vec![format!("named data, {} entries", named.len()), bytes(size)]);
+        }
         table(out, "  ", &rows, &[])?;
-        if !self.named_data.is_empty() {
+        if (1..=LISTED).contains(&named.len()) {
             writeln!(out, "  named data")?;
-            print_entries(out, &self.named_data)?;
+            print_entries(out, named)?;
         }
         self.methods.iter().try_for_each(|method| method.print(out))
     }

@@ -9,8 +9,10 @@ use random::Random;
 use sconce_compiler::{Options, ggml::Ggml, partition::Partitioner, xnnpack::Xnnpack};
 use sconce_pt2::Archive;
 use serde_json::Value;
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::thread;
 
 /// Numbers that break careless arithmetic.
 const NASTY: [i64; 12] = [0, 1, -1, 2, 3, 7, -7, 255, 1 << 31, i64::MAX, i64::MIN, 1 << 40];
@@ -74,30 +76,44 @@ fn document(file: &[u8]) -> Value {
     serde_json::Deserializer::from_slice(&file[place..]).into_iter().next().expect("a graph").expect("a document")
 }
 
+/// A golden file: its archive, its graph as a document, and where it is.
+type Loaded<'a> = (Archive<'a>, Value, &'a Path);
+
+/// Changes a graph and compiles it: whether it could be read, and compiled.
+fn changed_once(loaded: &[Loaded<'_>], round: usize) -> (bool, bool) {
+    let (archive, original, path) = &loaded[round % loaded.len()];
+    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (round as u64 + 1));
+    let mut changed = original.clone();
+    (0..1 + random.below(3)).for_each(|_| mutate(&mut changed, &mut random));
+    let Ok(program) = serde_json::from_value(changed) else { return (false, false) };
+    let mut archive = archive.clone();
+    archive.models[0].program = program;
+    let partitioners: Vec<Box<dyn Partitioner>> = match round / loaded.len() % 3 {
+        0 => vec![],
+        1 => vec![Box::new(Xnnpack)],
+        _ => vec![Box::new(Ggml::default())],
+    };
+    let options = Options { partitioners, ..Options::default() };
+    let outcome = catch_unwind(AssertUnwindSafe(|| sconce_compiler::compile(&archive, &options).is_ok()));
+    (true, outcome.unwrap_or_else(|_| panic!("{} in round {round}", path.display())))
+}
+
 #[test]
 fn changed_graphs_give_programs_or_errors() {
     let number = std::env::var("MUTATIONS").ok().and_then(|number| number.parse().ok()).unwrap_or(4000);
     let files: Vec<_> = files().into_iter().map(|path| (std::fs::read(&path).unwrap(), path)).collect();
-    assert!(!files.is_empty(), "there are golden exports");
-    let loaded: Vec<_> =
-        files.iter().map(|(file, path)| (Archive::read(file).unwrap(), document(file), path)).collect();
-    let with = |partitioners: Vec<Box<dyn Partitioner>>| Options { partitioners, ..Options::default() };
-    let options = [with(vec![]), with(vec![Box::new(Xnnpack)]), with(vec![Box::new(Ggml::default())])];
-    let (mut read, mut compiled) = (0, 0);
-    for round in 0..number {
-        let (archive, original, path) = &loaded[round % loaded.len()];
-        let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (round as u64 + 1));
-        let mut changed = original.clone();
-        (0..1 + random.below(3)).for_each(|_| mutate(&mut changed, &mut random));
-        let Ok(program) = serde_json::from_value(changed) else { continue };
-        let mut archive = archive.clone();
-        archive.models[0].program = program;
-        read += 1;
-        let options = &options[round / loaded.len() % options.len()];
-        let compile = || sconce_compiler::compile(&archive, options).is_ok();
-        let outcome = catch_unwind(AssertUnwindSafe(compile));
-        compiled += usize::from(outcome.unwrap_or_else(|_| panic!("{} in round {round}", path.display())));
-    }
+    let loaded: Vec<Loaded<'_>> =
+        files.iter().map(|(file, path)| (Archive::read(file).unwrap(), document(file), path.as_path())).collect();
+    assert!(!loaded.is_empty(), "there are golden exports");
+    let lanes = thread::available_parallelism().map_or(1, NonZero::get);
+    let lane = |first: usize| (first..number).step_by(lanes).map(|round| changed_once(&loaded, round)).collect();
+    let outcomes: Vec<_> = thread::scope(|scope| {
+        let start = |first| scope.spawn(move || -> Vec<_> { lane(first) });
+        let running: Vec<_> = (0..lanes).map(start).collect();
+        running.into_iter().flat_map(|lane| lane.join().expect("no round panics")).collect()
+    });
+    let read = outcomes.iter().filter(|(read, _)| *read).count();
+    let compiled = outcomes.iter().filter(|(_, compiled)| *compiled).count();
     assert!(read > number / 4 && compiled > 0 && compiled < read, "{read} read, {compiled} compiled");
 }
 

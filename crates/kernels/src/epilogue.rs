@@ -9,7 +9,7 @@ use crate::isa::Isa;
 use crate::math;
 
 macro_rules! functions {
-    ($($(#[$doc:meta])* $name:ident $(($($parameter:ident),+))? => |$x:ident| $value:expr $(, $slices:path)?;)*) => {
+    ($($(#[$doc:meta])* $name:ident $(($($parameter:ident),+))? => |$x:ident| $value:expr $(, $all:path, $every:path)?;)*) => {
         /// A function of one number.
         #[derive(Clone, Copy, Debug, PartialEq)]
         pub enum Function {
@@ -22,7 +22,7 @@ macro_rules! functions {
                 isa.vectorize(
                     #[inline(always)]
                     || match self {
-                        $(Self::$name $(($($parameter),+))? => functions!(in_place values, |$x| $value $(, $slices)?),)*
+                        $(Self::$name $(($($parameter),+))? => functions!(in_place values, |$x| $value $(, $every)?),)*
                     },
                 );
             }
@@ -33,7 +33,7 @@ macro_rules! functions {
                 isa.vectorize(
                     #[inline(always)]
                     || match self {
-                        $(Self::$name $(($($parameter),+))? => functions!(from from, to, |$x| $value $(, $slices)?),)*
+                        $(Self::$name $(($($parameter),+))? => functions!(from from, to, |$x| $value $(, $all)?),)*
                     },
                 );
             }
@@ -41,9 +41,9 @@ macro_rules! functions {
     };
     (number $parameter:ident) => { f32 };
     (in_place $values:ident, |$x:ident| $value:expr) => { $values.iter_mut().for_each(|place| { let $x = *place; *place = $value; }) };
-    (in_place $values:ident, |$x:ident| $value:expr, $slices:path) => { by_blocks($values, $slices) };
+    (in_place $values:ident, |$x:ident| $value:expr, $every:path) => { $every($values) };
     (from $from:ident, $to:ident, |$x:ident| $value:expr) => { $to.iter_mut().zip($from).for_each(|(place, &$x)| *place = $value) };
-    (from $from:ident, $to:ident, |$x:ident| $value:expr, $slices:path) => { $slices($from, $to) };
+    (from $from:ident, $to:ident, |$x:ident| $value:expr, $all:path) => { $all($from, $to) };
 }
 functions! {
     /// The absolute value.
@@ -61,19 +61,19 @@ functions! {
     /// One divided by the square root.
     ReciprocalSquareRoot => |x| 1.0 / math::sqrt(x);
     /// `e^x`
-    Exp => |x| math::exp(x), math::exp_all;
+    Exp => |x| math::exp(x), math::exp_all, math::exp_in_place;
     /// The natural logarithm.
-    Log => |x| math::log(x), math::log_all;
+    Log => |x| math::log(x), math::log_all, math::log_in_place;
     /// The sine.
-    Sin => |x| math::sin(x), math::sin_all;
+    Sin => |x| math::sin(x), math::sin_all, math::sin_in_place;
     /// The cosine.
-    Cos => |x| math::cos(x), math::cos_all;
+    Cos => |x| math::cos(x), math::cos_all, math::cos_in_place;
     /// The hyperbolic tangent.
-    Tanh => |x| math::tanh(x), math::tanh_all;
+    Tanh => |x| math::tanh(x), math::tanh_all, math::tanh_in_place;
     /// `1 / (1 + e^-x)`
-    Sigmoid => |x| math::sigmoid(x), math::sigmoid_all;
+    Sigmoid => |x| math::sigmoid(x), math::sigmoid_all, math::sigmoid_in_place;
     /// `x * sigmoid(x)`
-    Silu => |x| math::silu(x), math::silu_all;
+    Silu => |x| math::silu(x), math::silu_all, math::silu_in_place;
     /// The Gaussian error linear unit.
     Gelu => |x| math::gelu(x);
     /// The same, approximated by a hyperbolic tangent.
@@ -96,18 +96,6 @@ functions! {
     Over(divisor) => |x| x / divisor;
     /// `factor * x + summand`
     Affine(factor, summand) => |x| factor * x + summand;
-}
-
-/// Applies a function of slices, which cannot be one and the same, by way of a copy in the nearest cache.
-#[inline(always)]
-fn by_blocks(values: &mut [f32], function: impl Fn(&[f32], &mut [f32])) {
-    const BLOCK: usize = 512;
-    let mut copy = [0.0; BLOCK];
-    for values in values.chunks_mut(BLOCK) {
-        let copy = &mut copy[..values.len()];
-        copy.copy_from_slice(values);
-        function(copy, values);
-    }
 }
 
 /// One step after the main computation.

@@ -4,7 +4,7 @@
 //! both are the sine of `r`, a polynomial, but for the sign. The tangent counts halves, so that |r| is at most `pi / 4`. `pi`
 //! is split into four parts of so few bits that `q` times each is exact, as long as `2 q` has at most twelve: that is up to
 //! [`NEAR`]. Beyond, `2 / pi` is needed to hundreds of bits, and its product with `x` is taken modulo 4 in whole numbers.
-use super::{Fused, ROUND, by_blocks, polynomial, size_bits, sqrt, with_sign};
+use super::{Fused, ROUND, polynomial, size_bits, slices, sqrt, with_sign};
 use core::f32::consts::{FRAC_1_PI, FRAC_2_PI, FRAC_PI_2, PI};
 
 /// Up to here the four parts of `pi` serve.
@@ -130,27 +130,23 @@ fn sine_far(x: f32, quarters: u64) -> f64 {
 }
 
 macro_rules! circular {
-    ($($(#[$doc:meta])* $name:ident, $all:ident: near $near:ident, far |$x:ident| $far:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident, $all:ident, $in_place:ident: near $near:ident, far |$x:ident| $far:expr;)*) => {$(
         $(#[$doc])*
         #[inline(always)]
         pub fn $name($x: f32) -> f32 {
             if $x.abs() <= NEAR { $near($x) } else { $far }
         }
 
-        #[doc = concat!("[`", stringify!($name), "`] of all of `x`.")]
-        #[inline(always)]
-        pub fn $all(x: &[f32], out: &mut [f32]) {
-            by_blocks(x, out, (size_bits, NEAR.to_bits()), $near, $name);
-        }
+        slices! { $name, $all, $in_place: $near, (size_bits, NEAR.to_bits()); }
     )*};
 }
 circular! {
     /// The sine.
-    sin, sin_all: near sin_near, far |x| sine_far(x, 0) as f32;
+    sin, sin_all, sin_in_place: near sin_near, far |x| sine_far(x, 0) as f32;
     /// The cosine.
-    cos, cos_all: near cos_near, far |x| sine_far(x, 1) as f32;
+    cos, cos_all, cos_in_place: near cos_near, far |x| sine_far(x, 1) as f32;
     /// The tangent.
-    tan, tan_all: near tan_near, far |x| (sine_far(x, 0) / sine_far(x, 1)) as f32;
+    tan, tan_all, tan_in_place: near tan_near, far |x| (sine_far(x, 0) / sine_far(x, 1)) as f32;
 }
 
 /// The arc tangent of `t` from 0 to 1.

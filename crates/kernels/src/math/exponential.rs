@@ -2,7 +2,7 @@
 //!
 //! `x = n ln 2 + r` with a whole `n` and |r| at most half of `ln 2`; `e^r` is a polynomial, `2^n` goes into the exponent
 //! bits. `ln 2` is split into a part with so few bits that `n` times it is exact, and the rest.
-use super::{Fused, ROUND, at_most, by_blocks, limit, polynomial, size_bits, with_sign};
+use super::{Fused, ROUND, at_most, limit, polynomial, size_bits, slices, with_sign};
 
 /// 355/512.
 pub(super) const LN_2_HIGH: f32 = 0.693_359_4;
@@ -72,20 +72,28 @@ fn exp_finite(x: f32) -> f32 {
     f32::from_bits(near_one(r).to_bits().wrapping_add(n << 23))
 }
 
-/// [`exp`] of all of `x`.
+/// [`exp_finite`] by fewer operations and within 3 units in the last place, 6 for the smallest and largest results.
 #[inline(always)]
-pub fn exp_all(x: &[f32], out: &mut [f32]) {
-    by_blocks(x, out, (size_bits, MODERATE.to_bits()), exp_finite, exp);
+fn exp_near(x: f32) -> f32 {
+    let (n, near) = reduced_near(x);
+    f32::from_bits(near.to_bits().wrapping_add(n << 23))
+}
+
+/// `n` of the module's text, in the low bits, and `e^r` by fewer operations than [`reduce`] and [`near_one`] take.
+#[inline(always)]
+fn reduced_near(x: f32) -> (u32, f32) {
+    let shifted = x.fused(core::f32::consts::LOG2_E, ROUND);
+    let r = (shifted - ROUND).fused(-core::f32::consts::LN_2, x);
+    let near = polynomial!(r; 1.0, 1.0, 0.499_992_28, 0.166_671_17, 0.041_890_65, 0.008_312_467);
+    (shifted.to_bits(), near)
 }
 
 /// `e^x` for `x` up to 0, with 0 in place of subnormal results: what a softmax needs, faster than [`exp`] and within 3 units
 /// in the last place, 6 for the smallest results.
 #[inline(always)]
 pub fn decay(x: f32) -> f32 {
-    let shifted = x.fused(core::f32::consts::LOG2_E, ROUND);
-    let r = (shifted - ROUND).fused(-core::f32::consts::LN_2, x);
-    let near = polynomial!(r; 1.0, 1.0, 0.499_992_28, 0.166_671_17, 0.041_890_65, 0.008_312_467);
-    if x < -87.0 { 0.0 } else { near * power_of_two(shifted.to_bits(), 0) }
+    let (n, near) = reduced_near(x);
+    if x < -87.0 { 0.0 } else { near * power_of_two(n, 0) }
 }
 
 /// `e^x / 2`, finite where a hyperbolic function is.
@@ -142,24 +150,42 @@ pub fn tanh(x: f32) -> f32 {
     tanh_from(half_expm1_of_double(x), x)
 }
 
-/// [`tanh`] of all of `x`. It is one long chain of operations that ends with a division, so a few vectors are taken side by
-/// side.
+/// Vectors of [`tanh`] are taken a few side by side: it is one long chain of operations that ends with a division.
+const TOGETHER: usize = 32;
+
+#[inline(always)]
+fn tanh_together(x: &[f32; TOGETHER], out: &mut [f32; TOGETHER]) {
+    for (out, &x) in out.iter_mut().zip(x) {
+        *out = half_expm1_of_double(x);
+    }
+    for (out, &x) in out.iter_mut().zip(x) {
+        *out = tanh_from(*out, x);
+    }
+}
+
+/// [`tanh`] of all of `x`.
 #[inline(always)]
 pub fn tanh_all(x: &[f32], out: &mut [f32]) {
-    const TOGETHER: usize = 32;
-    let (groups, rest) = x.as_chunks::<TOGETHER>();
-    let (out_groups, out_rest) = out.as_chunks_mut::<TOGETHER>();
+    let (groups, rest) = x.as_chunks();
+    let (out_groups, out_rest) = out.as_chunks_mut();
     for (out, x) in out_groups.iter_mut().zip(groups) {
-        let mut halves = [0.0; TOGETHER];
-        for (h, &x) in halves.iter_mut().zip(x) {
-            *h = half_expm1_of_double(x);
-        }
-        for ((out, h), &x) in out.iter_mut().zip(halves).zip(x) {
-            *out = tanh_from(h, x);
-        }
+        tanh_together(x, out);
     }
     for (out, &x) in out_rest.iter_mut().zip(rest) {
         *out = tanh(x);
+    }
+}
+
+/// [`tanh`] of every element.
+#[inline(always)]
+pub fn tanh_in_place(values: &mut [f32]) {
+    let (groups, rest) = values.as_chunks_mut();
+    for group in groups {
+        let x = *group;
+        tanh_together(&x, group);
+    }
+    for x in rest {
+        *x = tanh(*x);
     }
 }
 
@@ -191,13 +217,7 @@ pub fn sigmoid(x: f32) -> f32 {
 /// [`sigmoid`] of |x| up to [`MODERATE`].
 #[inline(always)]
 fn sigmoid_moderate(x: f32) -> f32 {
-    1.0 / (1.0 + exp_finite(-x))
-}
-
-/// [`sigmoid`] of all of `x`.
-#[inline(always)]
-pub fn sigmoid_all(x: &[f32], out: &mut [f32]) {
-    by_blocks(x, out, (size_bits, MODERATE.to_bits()), sigmoid_moderate, sigmoid);
+    1.0 / (1.0 + exp_near(-x))
 }
 
 /// `x * sigmoid(x)`
@@ -209,13 +229,13 @@ pub fn silu(x: f32) -> f32 {
 /// [`silu`] of |x| up to [`MODERATE`].
 #[inline(always)]
 fn silu_moderate(x: f32) -> f32 {
-    x / (1.0 + exp_finite(-x))
+    x / (1.0 + exp_near(-x))
 }
 
-/// [`silu`] of all of `x`.
-#[inline(always)]
-pub fn silu_all(x: &[f32], out: &mut [f32]) {
-    by_blocks(x, out, (size_bits, MODERATE.to_bits()), silu_moderate, silu);
+slices! {
+    exp, exp_all, exp_in_place: exp_finite, (size_bits, MODERATE.to_bits());
+    sigmoid, sigmoid_all, sigmoid_in_place: sigmoid_moderate, (size_bits, MODERATE.to_bits());
+    silu, silu_all, silu_in_place: silu_moderate, (size_bits, MODERATE.to_bits());
 }
 
 /// The error function: a polynomial near zero, beyond that 1 less a power of e whose exponent is one.

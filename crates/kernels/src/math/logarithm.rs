@@ -4,7 +4,7 @@
 //! General powers and the inverse hyperbolic functions need more bits between their two halves than `f32` has, and are
 //! computed in `f64`.
 use super::exponential::{LN_2_HIGH, LN_2_LOW};
-use super::{Fused, by_blocks, limit_wide, polynomial, sqrt_wide, with_sign};
+use super::{Fused, limit_wide, polynomial, slices, sqrt_wide, with_sign};
 
 /// What the reductions count `n` in: they take it from the bits where it is.
 const STEP: f32 = 1.0 / (1 << 23) as f32;
@@ -67,10 +67,8 @@ fn behind_normal(x: f32) -> u32 {
     x.to_bits().wrapping_sub(f32::MIN_POSITIVE.to_bits())
 }
 
-/// [`log`] of all of `x`.
-#[inline(always)]
-pub fn log_all(x: &[f32], out: &mut [f32]) {
-    by_blocks(x, out, (behind_normal, behind_normal(f32::MAX)), log_normal, log);
+slices! {
+    log, log_all, log_in_place: log_normal, (behind_normal, behind_normal(f32::MAX));
 }
 
 /// The natural logarithm of `1 + x`, without loss near zero.
