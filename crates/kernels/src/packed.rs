@@ -142,7 +142,7 @@ pub fn packed_len(isa: Isa, conv: &Conv2d) -> usize {
 
 /// Elements of the panels of one group.
 fn group_len(family: &Family, conv: &Conv2d) -> usize {
-    (1 + conv.taps() * conv.group_in()) * conv.group_out().next_multiple_of(family.lanes)
+    (1 + conv.taps() * conv.group_in()) * family.width(conv.group_out())
 }
 
 /// The weights of a convolution as they come.
@@ -174,7 +174,7 @@ pub fn pack(isa: Isa, par: &dyn Parallel, conv: &Conv2d, filter: Filter<'_>, bia
         split::chunks(par, group, whole, |panel, out| {
             let columns = panel * family.nr()..n.min((panel + 1) * family.nr());
             let (first, count) = (g * n + columns.start, columns.len());
-            let width = count.next_multiple_of(family.lanes);
+            let width = family.width(count);
             if count < width {
                 out.fill(0.0);
             }
@@ -408,7 +408,7 @@ impl Job<'_> {
         columns: Range<usize>,
         ((taps, channels), addresses): ((usize, usize), &[Address]),
     ) {
-        let width = columns.len().next_multiple_of(self.family.lanes);
+        let width = self.family.width(columns.len());
         let panel = &self.panels[columns.start * (1 + taps * channels)..][..width * (1 + taps * channels)];
         let place = |row: usize| row * self.channels + self.first_channel + columns.start;
         let Steps { residual, limits, .. } = Steps::of(self.then);

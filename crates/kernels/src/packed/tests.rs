@@ -104,12 +104,12 @@ fn packed_floats_lie_in_panels() {
         let (filter, bias) = (random.floats(conv.out_channels * k), random.floats(conv.out_channels));
         for (isa, bias) in Isa::available().flat_map(|isa| [(isa, None), (isa, Some(&bias[..]))]) {
             let family = Family::of(isa, n);
-            let (lanes, nr) = (family.lanes, family.nr());
+            let nr = family.nr();
             let mut packed = vec![f32::NAN; packed_len(isa, &conv)];
             pack(isa, &pool(), &conv, Filter::Rows(&filter), bias, &mut packed);
             let mut expected = Vec::new();
             for (group, first) in (0..conv.groups).flat_map(|group| (0..n).step_by(nr).map(move |n| (group, n))) {
-                let width = (n - first).next_multiple_of(lanes).min(nr);
+                let width = family.width((n - first).min(nr));
                 for (row, column) in (0..k + 1).flat_map(|row| (first..first + width).map(move |n| (row, n))) {
                     let channel = group * n + column;
                     expected.push(match (column < n, row) {

@@ -2,7 +2,8 @@
 //!
 //! For every tap the addresses of MR pixels are loaded; for every channel one row of the panel is loaded into NV vectors,
 //! and each pixel's element is broadcast against them. The MR x NV accumulators start as the bias and stay in registers
-//! over all taps and channels.
+//! over all taps and channels. The last panel of a layer may end with half a vector, where a machine that takes wide vectors
+//! in two halves has no work with the other one.
 #![allow(unsafe_code, reason = "loads and stores of the micro-kernels")]
 
 use crate::gemm::lanes::{Lanes, Portable};
@@ -17,9 +18,9 @@ pub(crate) const LINE: usize = 16;
 /// One tile: `C[MR x columns] = bias + sum over taps of rows * panel`, plus residual, limited.
 ///
 /// # Safety
-/// A kernel of MR pixels and NV vectors reads `channels` elements from each of `rows[tap * MR + i]`, `taps * channels` rows
-/// of NV * LANES elements from `panel`, and one such row from `bias` if there is one; it writes, and with a residual reads,
-/// `columns <= NV * LANES` elements in MR rows `c_stride` apart. All of these must be valid.
+/// A kernel of MR pixels and some width reads `channels` elements from each of `rows[tap * MR + i]`, `taps * channels` rows
+/// of its width from `panel`, and one such row from `bias` if there is one; it writes, and with a residual reads,
+/// `columns` elements, at most its width, in MR rows `c_stride` apart. All of these must be valid.
 pub(crate) struct Tile {
     pub(crate) taps: usize,
     pub(crate) channels: usize,
@@ -51,17 +52,17 @@ pub(crate) struct Family {
     pub(crate) mr: usize,
     /// Vectors of a full tile.
     nv: usize,
-    /// `[width in vectors - 1][height - 1]`
-    tiles: &'static [&'static [TileKernel]],
+    tiles: Tiles,
 }
 
 impl Family {
     /// The tiles for a layer with `n` output channels in each group.
     pub(crate) fn of(isa: Isa, n: usize) -> Self {
-        let Tiles { lanes, tiles } = Tiles::of(isa);
+        let tiles = Tiles::of(isa);
+        let Tiles { lanes, whole, .. } = tiles;
         let vectors = n.div_ceil(lanes).max(1);
-        let nv = vectors.div_ceil(vectors.div_ceil(tiles.len()));
-        Self { lanes, mr: tiles[nv - 1].len(), nv, tiles }
+        let nv = vectors.div_ceil(vectors.div_ceil(whole.len()));
+        Self { lanes, mr: whole[nv - 1].len(), nv, tiles }
     }
 
     /// The full width of a tile in elements.
@@ -69,9 +70,16 @@ impl Family {
         self.nv * self.lanes
     }
 
+    /// Elements in rows of panels for so many columns: each panel is whole but the last, which is as wide as its tile.
+    pub(crate) fn width(&self, columns: usize) -> usize {
+        columns.next_multiple_of(if self.tiles.ended.is_empty() { self.lanes } else { self.lanes / 2 })
+    }
+
     /// The tile of `rows` x `width` elements.
     pub(crate) fn tile(&self, rows: usize, width: usize) -> TileKernel {
-        self.tiles[width / self.lanes - 1][rows - 1]
+        let vectors = width / self.lanes;
+        let Tiles { whole, ended, .. } = self.tiles;
+        if width.is_multiple_of(self.lanes) { whole[vectors - 1][rows - 1] } else { ended[vectors][rows - 1] }
     }
 }
 
@@ -79,7 +87,10 @@ impl Family {
 #[derive(Clone, Copy)]
 struct Tiles {
     lanes: usize,
-    tiles: &'static [&'static [TileKernel]],
+    /// `[width in vectors - 1][height - 1]`
+    whole: &'static [&'static [TileKernel]],
+    /// The same with half a vector at the end, `[whole vectors][height - 1]`; none where that would not be faster.
+    ended: &'static [&'static [TileKernel]],
 }
 
 impl Tiles {
@@ -97,48 +108,59 @@ impl Tiles {
     }
 }
 
+/// NV vectors of `S`, and NH of `H` behind them.
 #[inline(always)]
-unsafe fn tile<S: Lanes, const MR: usize, const NV: usize>(t: &Tile) {
+unsafe fn tile<S: Lanes, H: Lanes, const MR: usize, const NV: usize, const NH: usize>(t: &Tile) {
     // SAFETY: all accesses are those listed at `Tile`, which the caller vouches for.
     unsafe {
-        let bias: [S::V; NV] = match t.bias {
-            Some(bias) => core::array::from_fn(|j| S::load(bias.add(j * S::LANES))),
-            None => [S::splat(0.0); NV],
+        let (mut acc, mut end) = match t.bias {
+            Some(bias) => ([row::<S, NV>(bias); MR], [row::<H, NH>(bias.add(NV * S::LANES)); MR]),
+            None => ([[S::splat(0.0); NV]; MR], [[H::splat(0.0); NH]; MR]),
         };
-        let mut acc = [bias; MR];
         let mut b = t.panel;
         let (mut ahead, lines) = t.ahead;
         for tap in 0..t.taps {
             let a: [*const f32; MR] = core::array::from_fn(|i| *t.rows.add(tap * MR + i));
             for p in 0..t.channels {
-                let right: [S::V; NV] = core::array::from_fn(|j| S::load(b.add(j * S::LANES)));
-                b = b.add(NV * S::LANES);
+                let (right, right_end) = (row::<S, NV>(b), row::<H, NH>(b.add(NV * S::LANES)));
+                b = b.add(NV * S::LANES + NH * H::LANES);
                 for _ in 0..lines {
                     S::fetch(ahead);
                     ahead = ahead.wrapping_add(LINE);
                 }
                 for i in 0..MR {
-                    let left = S::splat(*a[i].add(p));
+                    let left = *a[i].add(p);
                     for j in 0..NV {
-                        acc[i][j] = S::fma(left, right[j], acc[i][j]);
+                        acc[i][j] = S::fma(S::splat(left), right[j], acc[i][j]);
+                    }
+                    for j in 0..NH {
+                        end[i][j] = H::fma(H::splat(left), right_end[j], end[i][j]);
                     }
                 }
             }
         }
-        finish::<S, MR, NV>(t, &mut acc);
+        finish::<S, MR, NV>(t, 0, &mut acc);
+        finish::<H, MR, NH>(t, NV * S::LANES, &mut end);
     }
 }
 
-/// Adds the residual, limits and stores.
+/// N vectors in a row.
 #[inline(always)]
-unsafe fn finish<S: Lanes, const MR: usize, const NV: usize>(t: &Tile, acc: &mut [[S::V; NV]; MR]) {
-    // SAFETY: as `tile`; vector `j` touches `min(LANES, columns - j * LANES)` elements of a row.
+unsafe fn row<S: Lanes, const N: usize>(from: *const f32) -> [S::V; N] {
+    // SAFETY: the caller's promise.
+    core::array::from_fn(|j| unsafe { S::load(from.add(j * S::LANES)) })
+}
+
+/// Adds the residual, limits and stores what begins at column `first` of the tile.
+#[inline(always)]
+unsafe fn finish<S: Lanes, const MR: usize, const NV: usize>(t: &Tile, first: usize, acc: &mut [[S::V; NV]; MR]) {
+    // SAFETY: as `tile`; vector `j` touches `min(LANES, columns - first - j * LANES)` elements of a row.
     unsafe {
-        let count = |j: usize| t.columns.saturating_sub(j * S::LANES).min(S::LANES);
+        let count = |j: usize| t.columns.saturating_sub(first + j * S::LANES).min(S::LANES);
         if let Some(residual) = t.residual {
             for (i, row) in acc.iter_mut().enumerate() {
                 for (j, v) in row.iter_mut().enumerate() {
-                    let from = residual.wrapping_add(i * t.c_stride + j * S::LANES);
+                    let from = residual.wrapping_add(i * t.c_stride + first + j * S::LANES);
                     let other = match count(j) == S::LANES {
                         true => S::load(from),
                         false => S::load_part(from, count(j)),
@@ -157,7 +179,7 @@ unsafe fn finish<S: Lanes, const MR: usize, const NV: usize>(t: &Tile, acc: &mut
         }
         for (i, row) in acc.iter().enumerate() {
             for (j, v) in row.iter().enumerate() {
-                let to = t.c.wrapping_add(i * t.c_stride + j * S::LANES);
+                let to = t.c.wrapping_add(i * t.c_stride + first + j * S::LANES);
                 match count(j) == S::LANES {
                     true => S::store(to, *v),
                     false => S::store_part(to, *v, count(j)),
@@ -168,23 +190,30 @@ unsafe fn finish<S: Lanes, const MR: usize, const NV: usize>(t: &Tile, acc: &mut
 }
 
 /// A module with the kernels of one instruction set: the generic body above, compiled for its features. A row for each
-/// width in vectors lists the heights.
+/// width in vectors lists the heights; rows behind `ended` have half a vector more, of the set named there.
 macro_rules! family {
-    ($(#[$attribute:meta])* $module:ident, $set:ty, [$($feature:meta)?], $($nv:literal: $($mr:literal)+;)+) => {
+    (
+        $(#[$attribute:meta])* $module:ident, $set:ty, [$($feature:meta)?], $($nv:literal: $($mr:literal)+;)+
+        $(ended by $half:ty, $($ended:literal: $($height:literal)+;)+)?
+    ) => {
         $(#[$attribute])*
         mod $module {
             use super::*;
 
             $(#[$feature])?
-            unsafe fn tile<const MR: usize, const NV: usize>(t: &Tile) {
+            unsafe fn tile<H: Lanes, const MR: usize, const NV: usize, const NH: usize>(t: &Tile) {
                 // SAFETY: compiled for the set; the rest is the caller's promise.
-                unsafe { super::tile::<$set, MR, NV>(t) }
+                unsafe { super::tile::<$set, H, MR, NV, NH>(t) }
             }
 
-            pub(super) const TILES: Tiles =
-                Tiles { lanes: <$set>::LANES, tiles: &[$(&[$(tile::<$mr, $nv>),+]),+] };
+            pub(super) const TILES: Tiles = Tiles {
+                lanes: <$set>::LANES,
+                whole: &[$(&[$(tile::<$set, $mr, $nv, 0>),+]),+],
+                ended: &[$($(&[$(tile::<$half, $height, $ended, 1>),+]),+)?],
+            };
 
             const _: () = { $(assert!([$($mr),+].len() <= MOST_ROWS);)+ };
+            $(const _: () = assert!(2 * <$half>::LANES == <$set>::LANES);)?
         }
     };
 }
@@ -206,6 +235,10 @@ family!(
     1: 1 2 3 4 5 6 7 8 9 10 11 12 13 14;
     2: 1 2 3 4 5 6 7 8 9 10 11 12 13 14;
     3: 1 2 3 4 5 6 7 8 9;
+    ended by crate::isa::Avx2,
+    0: 1 2 3 4 5 6 7 8 9 10 11 12 13 14;
+    1: 1 2 3 4 5 6 7 8 9 10 11 12 13 14;
+    2: 1 2 3 4 5 6 7 8 9;
 );
 family!(
     #[cfg(target_arch = "aarch64")]
