@@ -2,13 +2,7 @@
 # Builds the wheel and tries it as a user would: installed into an environment that has only NumPy, the lines of the README
 # first, then all tests. Where $SCONCE_TORCH_PYTHON is a Python that has torch, the tests run there as well, over the same
 # wheel; nothing is installed into it. Needs Rust and a Python of 3.10 or newer ($PYTHON); fetches maturin and pytest.
-# `test.sh debug` does all this with the debug build, which shares what `cargo test` has compiled.
 set -euo pipefail
-case ${1:-release} in
-    release) profile=release ;;
-    debug) profile=dev ;;
-    *) echo "$1 is neither release nor debug" >&2; exit 2 ;;
-esac
 cd "$(dirname "$0")"
 repository=$(realpath ../..)
 
@@ -20,7 +14,7 @@ rm -rf "$work/wheels" "$work/empty" "$work/beside" "$work/beside-pytest"
 mkdir -p "$work"
 
 [[ -x $work/tools/bin/maturin ]] || { "$python" -m venv "$work/tools" && "$work/tools/bin/pip" install -q 'maturin>=1.9,<2'; }
-"$work/tools/bin/maturin" build --profile $profile --quiet --out "$work/wheels" --interpreter "$python"
+"$work/tools/bin/maturin" build --release --quiet --out "$work/wheels" --interpreter "$python"
 wheel=$(ls "$work"/wheels/sconce-*.whl)
 
 "$python" -m venv "$work/empty"

@@ -3,13 +3,17 @@
 //! One job at a time. The caller publishes a job, takes part in it, and returns when every thread that joined has left:
 //!
 //! ```text
-//! caller   write job ── open gate ── wake ── take indices ── close gate ── wait until nobody is inside
-//! worker   spin, then park ──────────────▶ join (only while open) ── take indices ── leave
+//! caller   write job ── open gate ── take indices ── close gate ── wait until nobody is inside
+//! worker   spin, then park ──▶ join (only while open) ── take indices ── leave
 //! ```
 //!
-//! The gate is one word: bit 0 says that the job is open, the rest counts the workers inside. A worker that wakes late
-//! finds the gate closed and goes back to sleep, so a short run never waits for a sleeper. The job itself is written
-//! only while the gate is closed and empty, and read only by those inside: that is the whole safety argument.
+//! The gate is one word, and the only one that threads pass back and forth: bit 0 says that the job is open, the bits above
+//! count the workers inside, and the upper half counts the jobs. A worker that wakes late finds the gate closed and goes back to
+//! sleep, so a short run never waits for a sleeper. The job itself is written only while the gate is closed and empty, and
+//! read only by those inside: that is the whole safety argument.
+//!
+//! A thread that parks says so first and looks at the gate once more; one that changed the gate looks then who is parked.
+//! With both in one order for all threads (`SeqCst`) one of them notices, and nobody wakes a thread that is awake.
 //!
 //! Every thread has a share of the indices, neighbours of each other and the same part in every job, and takes from those of
 //! others when its own are done. So what a thread wrote in one job it is likely to read in the next, from its own cache.
@@ -35,24 +39,37 @@ const SPINS: usize = 20_000;
 const OPEN: usize = 1;
 /// One worker inside the gate.
 const WORKER: usize = 2;
+/// One job. The count may start anew: it only tells a job from the one before.
+const JOB: usize = 1 << (usize::BITS / 2);
+
+/// Which job the gate is at.
+fn job_of(gate: usize) -> usize {
+    gate / JOB
+}
+
+/// Whether the gate is closed and nobody is inside.
+fn is_quiet(gate: usize) -> bool {
+    gate.is_multiple_of(JOB)
+}
 
 struct Job {
     body: *const Body<'static>,
     tasks: usize,
-    caller: Thread,
 }
 
-/// The next index of a share, on cache lines of its own.
+/// A word on cache lines of its own.
 #[repr(align(128))]
 #[derive(Default)]
-struct Next(AtomicUsize);
+struct Alone<T>(T);
 
 struct Shared {
-    gate: AtomicUsize,
-    /// Counts jobs, so that a worker does not join the same job twice.
-    epoch: AtomicUsize,
-    /// By thread, the caller's first.
-    shares: Box<[Next]>,
+    gate: Alone<AtomicUsize>,
+    /// The next index of each thread's share, the caller's first.
+    shares: Box<[Alone<AtomicUsize>]>,
+    /// Whether a thread is parked, or about to be.
+    parked: Box<[Alone<AtomicBool>]>,
+    /// Whom to wake when the first of `parked` is.
+    caller: Mutex<Option<Thread>>,
     job: UnsafeCell<Option<Job>>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     quit: AtomicBool,
@@ -78,9 +95,10 @@ impl Pool {
     /// Where the system refuses a thread, the pool is that much narrower.
     pub fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared {
-            gate: AtomicUsize::new(0),
-            epoch: AtomicUsize::new(0),
-            shares: (0..threads.max(1)).map(|_| Next::default()).collect(),
+            gate: Alone::default(),
+            shares: (0..threads.max(1)).map(|_| Alone::default()).collect(),
+            parked: (0..threads.max(1)).map(|_| Alone::default()).collect(),
+            caller: Mutex::new(None),
             job: UnsafeCell::new(None),
             panic: Mutex::new(None),
             quit: AtomicBool::new(false),
@@ -101,36 +119,48 @@ impl Shared {
         tasks / shares * share + tasks % shares * share / shares
     }
 
+    /// Waits, as this thread, until the gate is as wanted or the pool ends.
+    fn wait(&self, own: usize, wanted: impl Fn(usize) -> bool) {
+        for _ in 0..SPINS {
+            if wanted(self.gate.0.load(Ordering::Acquire)) {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        if own == 0 {
+            *self.caller.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread::current());
+        }
+        self.parked[own].0.store(true, Ordering::SeqCst);
+        while !wanted(self.gate.0.load(Ordering::SeqCst)) && !self.quit.load(Ordering::SeqCst) {
+            thread::park();
+        }
+        self.parked[own].0.store(false, Ordering::Relaxed);
+    }
+
     /// A worker's life.
     fn work(&self, own: usize) {
         let mut seen = 0;
         while !self.quit.load(Ordering::Acquire) {
-            let mut spins = 0;
-            while self.epoch.load(Ordering::Acquire) == seen && !self.quit.load(Ordering::Relaxed) {
-                match spins < SPINS {
-                    true => std::hint::spin_loop(),
-                    false => thread::park(),
+            self.wait(own, |gate| job_of(gate) != seen);
+            let enter = |gate: usize| (gate & OPEN != 0).then_some(gate + WORKER);
+            match self.gate.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, enter) {
+                Ok(gate) => {
+                    seen = job_of(gate);
+                    self.take_indices(own);
+                    self.leave();
                 }
-                spins += 1;
-            }
-            seen = self.epoch.load(Ordering::Acquire);
-            if let Some(caller) = self.join() {
-                // Inside the gate the epoch stands still; it may be newer than the one that woke this thread.
-                seen = self.epoch.load(Ordering::Acquire);
-                self.take_indices(own);
-                if self.gate.fetch_sub(WORKER, Ordering::AcqRel) == WORKER {
-                    caller.unpark();
-                }
+                Err(gate) => seen = job_of(gate),
             }
         }
     }
 
-    /// Enters the gate if it is open.
-    fn join(&self) -> Option<Thread> {
-        let enter = |gate: usize| (gate & OPEN != 0).then_some(gate + WORKER);
-        self.gate.fetch_update(Ordering::AcqRel, Ordering::Relaxed, enter).ok()?;
-        // SAFETY: this thread is inside the gate, so nobody writes the job.
-        unsafe { &*self.job.get() }.as_ref().map(|job| job.caller.clone())
+    /// Leaves the gate, and wakes the caller if it is the last to do so.
+    fn leave(&self) {
+        let gate = self.gate.0.fetch_sub(WORKER, Ordering::SeqCst) - WORKER;
+        if is_quiet(gate) && self.parked[0].0.load(Ordering::SeqCst) {
+            let caller = self.caller.lock().unwrap_or_else(PoisonError::into_inner);
+            caller.iter().for_each(Thread::unpark);
+        }
     }
 
     /// Runs tasks until no index is left, of the own share first. Called inside the gate, or by the thread that owns the
@@ -169,25 +199,21 @@ impl Parallel for Pool {
         // SAFETY: only the lifetime changes; the pointer is used until the gate is empty, which this call waits for.
         let body = unsafe { std::mem::transmute::<&Body<'_>, &'static Body<'static>>(body) };
         // SAFETY: `busy` is held and the gate is closed and empty, so nobody else touches the job.
-        unsafe { *shared.job.get() = Some(Job { body, tasks, caller: thread::current() }) };
+        unsafe { *shared.job.get() = Some(Job { body, tasks }) };
         for (share, next) in shared.shares.iter().enumerate() {
             next.0.store(shared.start(share, tasks), Ordering::Relaxed);
         }
-        shared.gate.store(OPEN, Ordering::Release);
-        shared.epoch.fetch_add(1, Ordering::Release);
-        self.workers.iter().take(tasks - 1).for_each(|worker| worker.thread().unpark());
+        shared.gate.0.fetch_add(JOB | OPEN, Ordering::SeqCst);
+        for (worker, parked) in self.workers.iter().zip(&shared.parked[1..]).take(tasks - 1) {
+            if parked.0.load(Ordering::SeqCst) {
+                worker.thread().unpark();
+            }
+        }
 
         shared.take_indices(0);
 
-        shared.gate.fetch_and(!OPEN, Ordering::AcqRel);
-        let mut spins = 0;
-        while shared.gate.load(Ordering::Acquire) != 0 {
-            match spins < SPINS {
-                true => std::hint::spin_loop(),
-                false => thread::park(),
-            }
-            spins += 1;
-        }
+        shared.gate.0.fetch_and(!OPEN, Ordering::AcqRel);
+        shared.wait(0, is_quiet);
         let panic = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.busy.store(false, Ordering::Release);
         if let Some(payload) = panic {
@@ -198,7 +224,9 @@ impl Parallel for Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.quit.store(true, Ordering::Release);
+        self.shared.quit.store(true, Ordering::SeqCst);
+        // A job that is never open, for workers that spin to look up.
+        self.shared.gate.0.fetch_add(JOB, Ordering::SeqCst);
         for worker in self.workers.drain(..) {
             worker.thread().unpark();
             // A worker catches every panic of a task, so there is nothing to learn from its end.
