@@ -94,6 +94,19 @@ fn large_products_split_between_threads() {
     check(&Conv2d::linear(2, 300, 700));
 }
 
+/// Every last panel that a layer can have, whole or ended by half a vector, below tiles of every height.
+#[test]
+fn panels_of_every_width() {
+    for n in 1..=100 {
+        check(&Conv2d::linear(n % 31 + 1, 5, n));
+    }
+    let wide = |isa: Isa| matches!(isa.name(), "avx512" | "vnni");
+    for isa in Isa::available().filter(|&isa| wide(isa)) {
+        let width = |n: usize| Family::of(isa, n).width(n);
+        assert_eq!([1, 8, 9, 24, 40, 41, 1000].map(width), [8, 8, 16, 24, 40, 48, 1000]);
+    }
+}
+
 #[test]
 fn packed_floats_lie_in_panels() {
     let grouped = Conv2d { kernel: [2, 3], groups: 3, ..Conv2d::linear(1, 15, 21) };
