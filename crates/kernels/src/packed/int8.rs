@@ -80,9 +80,10 @@ pub fn conv2d(
     assert_eq!(scale.len(), conv.out_channels, "scales of {conv:?}");
     let layout = Layout::of(&Family::of(isa, Kind::Bytes), conv, Kind::Bytes);
     let padding = |_| quantization.input_zero;
+    let shrinks = scale.iter().all(|scale| scale.abs() < 1.0);
     convolve(isa, par, conv, (input, &padding), (layout, packed), output, scratch, |panel, block| {
         let scale = &scale[panel.channels()];
-        panel.bytes(quantization, scale, block);
+        panel.bytes(quantization, (scale, shrinks), block);
     });
 }
 
@@ -138,8 +139,8 @@ impl<'a> Panel<'a> {
         Piece { rows, columns, first_channel, sums, totals: &lines[width..2 * width] }
     }
 
-    /// Computes the bytes that the sums stand for, with the scales of these channels.
-    fn bytes(mut self, quantization: &Quantization, scale: &[f32], block: &mut Block<'_, i8>) {
+    /// Computes the bytes that the sums stand for, with the scales of these channels, and whether all are less than one.
+    fn bytes(mut self, quantization: &Quantization, (scale, shrinks): (&[f32], bool), block: &mut Block<'_, i8>) {
         let (family, width) = (self.family, self.width());
         let inside = block.rows.start <= self.rows.start
             && self.rows.end <= block.rows.end
@@ -148,7 +149,8 @@ impl<'a> Panel<'a> {
         assert!(inside && scale.len() == self.columns.len(), "{:?} x {:?} of a block", self.rows, self.columns);
         let (start, stride) = block.raw();
         let first = (self.rows.start - block.rows.start) * stride + self.columns.start - block.columns.start;
-        let narrowing = Narrowing::new(quantization, scale);
+        let mut room = [0.0; LANES * WIDEST];
+        let narrowing = Narrowing::new(quantization, (scale, shrinks), &mut room);
         self.each_tile(|rows, tile| {
             // SAFETY: of the tile as above; the rows of the output are in the block, as just asserted, and so are its
             // columns, of which there are as many as scales.

@@ -12,7 +12,7 @@ mod arm;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use super::requantize::Narrowing;
+use super::requantize::{Bytes, Narrowing};
 use super::strip::Runs;
 use super::{LANES, Line};
 use crate::gemm::clamp;
@@ -38,6 +38,24 @@ macro_rules! each {
     }};
 }
 pub(super) use each;
+
+/// Runs a block with each number from zero on, up to a count of at most twelve, known to the compiler in every one: a loop
+/// whose body is long would stay one, and what it picks by number would have to lie in memory.
+#[cfg(target_arch = "x86_64")]
+macro_rules! unrolled {
+    ($count:expr; |$i:ident| $body:block) => {
+        unrolled!($count; |$i| $body; 0 1 2 3 4 5 6 7 8 9 10 11)
+    };
+    ($count:expr; |$i:ident| $body:block; $($number:literal)+) => {
+        $(if $number < $count {
+            const { assert!($count <= 12) };
+            let $i = $number;
+            $body
+        })+
+    };
+}
+#[cfg(target_arch = "x86_64")]
+use unrolled;
 
 /// The upper half of each byte of a word.
 const UPPER: i32 = 0xf0f0_f0f0_u32.cast_signed();
@@ -95,31 +113,48 @@ pub(super) trait Dots {
             *to = total.to_bits().cast_signed();
         }
     }
-    /// Writes the bytes that the sums of a patch stand for to `out`, as many as there are channels.
+    /// Writes the bytes that the sums of so many patches stand for.
+    ///
+    /// # Safety
+    /// The scales of all lines are there, and room for the channels of all patches.
     #[inline(always)]
-    unsafe fn narrow<const NV: usize>(sums: [Self::Whole; NV], narrowing: &Narrowing, out: *mut i8) {
-        let Narrowing { scale, channels, limits: (low, high), zero } = narrowing;
-        let limits = (narrowing.before_zero(*low), narrowing.before_zero(*high));
+    unsafe fn narrow<const MR: usize, const NV: usize>(sums: &[[Self::Sums; NV]; MR], rows: usize, to: &Bytes<'_>) {
+        // SAFETY: as promised here.
+        unsafe { narrow_each::<Self, MR, NV>(sums, rows, to) }
+    }
+    /// Copies inputs; up to 63 bytes after them may be overwritten.
+    unsafe fn copy(from: &[i8], runs: Runs, to: &mut [u8]);
+}
+
+/// [`Dots::narrow`], one patch after the other.
+#[inline(always)]
+unsafe fn narrow_each<S: Dots + ?Sized, const MR: usize, const NV: usize>(
+    sums: &[[S::Sums; NV]; MR],
+    rows: usize,
+    to: &Bytes<'_>,
+) {
+    let Narrowing { channels, limits: (low, high), zero, .. } = *to.narrowing;
+    let limits = (to.narrowing.before_zero(low), to.narrowing.before_zero(high));
+    for row in 0..rows {
         let mut bytes = [[0; LANES]; NV];
-        for ((bytes, sums), scale) in bytes.iter_mut().zip(sums).zip(scale.as_chunks::<LANES>().0) {
+        for ((bytes, sums), scale) in bytes.iter_mut().zip(sums[row / S::ROWS]).zip(to.narrowing.scales()) {
             let mut plain = Line::default();
             // SAFETY: the instructions exist.
-            unsafe { Self::store(&mut plain, sums) };
+            unsafe { S::store(&mut plain, S::whole(sums)[row % S::ROWS]) };
             for ((to, sum), scale) in bytes.iter_mut().zip(plain.0).zip(scale) {
-                *to = ((clamp(sum as f32 * scale, limits) + ROUND).to_bits() as i8).wrapping_add(*zero);
+                *to = ((clamp(sum as f32 * scale, limits) + ROUND).to_bits() as i8).wrapping_add(zero);
             }
         }
         // SAFETY: there is room for all channels, and there are no more than the lines hold. Most often as many, and then
         // the length is known here.
         unsafe {
-            match *channels == NV * LANES {
+            let out = to.out.add(row * to.stride);
+            match channels == NV * LANES {
                 true => out.copy_from_nonoverlapping(bytes.as_ptr().cast(), NV * LANES),
-                false => out.copy_from_nonoverlapping(bytes.as_ptr().cast(), *channels),
+                false => out.copy_from_nonoverlapping(bytes.as_ptr().cast(), channels),
             }
         }
     }
-    /// Copies inputs; up to 63 bytes after them may be overwritten.
-    unsafe fn copy(from: &[i8], runs: Runs, to: &mut [u8]);
 }
 
 /// Plain loops, for any target.

@@ -6,21 +6,40 @@ use super::tile::WIDEST;
 use super::{LANES, Quantization};
 
 /// How sums become bytes, for the channels of a panel.
-pub(super) struct Narrowing {
-    /// A scale per channel, and zeros up to the last line.
-    pub(super) scale: [f32; LANES * WIDEST],
+pub(super) struct Narrowing<'a> {
+    /// A scale per channel, and more up to the last line.
+    scale: &'a [f32],
     /// How many channels there are.
     pub(super) channels: usize,
     pub(super) limits: (i8, i8),
     pub(super) zero: i8,
+    /// Whether all scales are less than one.
+    pub(super) shrinks: bool,
 }
 
-impl Narrowing {
-    pub(super) fn new(quantization: &Quantization, scale: &[f32]) -> Self {
+impl<'a> Narrowing<'a> {
+    /// `room` is taken if the channels do not fill their lines.
+    pub(super) fn new(
+        quantization: &Quantization,
+        (scale, shrinks): (&'a [f32], bool),
+        room: &'a mut [f32; LANES * WIDEST],
+    ) -> Self {
         let Quantization { output_zero: zero, limits, .. } = *quantization;
-        let mut all = [0.0; LANES * WIDEST];
-        all[..scale.len()].copy_from_slice(scale);
-        Self { scale: all, channels: scale.len(), limits, zero }
+        let channels = scale.len();
+        let scale = match channels.is_multiple_of(LANES) {
+            true => scale,
+            false => {
+                room[..channels].copy_from_slice(scale);
+                &room[..channels.next_multiple_of(LANES)]
+            }
+        };
+        Self { scale, channels, limits, zero, shrinks }
+    }
+
+    /// The scales of each line.
+    #[inline(always)]
+    pub(super) fn scales(&self) -> &[[f32; LANES]] {
+        self.scale.as_chunks().0
     }
 
     /// A limit before the zero is added.
@@ -34,5 +53,5 @@ impl Narrowing {
 pub(super) struct Bytes<'a> {
     pub(super) out: *mut i8,
     pub(super) stride: usize,
-    pub(super) narrowing: &'a Narrowing,
+    pub(super) narrowing: &'a Narrowing<'a>,
 }

@@ -36,15 +36,17 @@ fn check(pool: &dyn Parallel, conv: &Conv2d) {
     let filter = bytes(&mut random, conv.out_channels * conv.taps() * conv.group_in());
     let bias: Vec<i32> = (0..conv.out_channels).map(|_| random.below(20_000) as i32 - 10_000).collect();
     let k = (conv.taps() * conv.group_in()) as f32;
-    // Most results fall between the limits, some beyond, even of integers; a power of two brings ties.
-    let scale: Vec<f32> = (0..conv.out_channels)
-        .map(|c| match c % 5 {
-            0 | 1 => 1.0 / 1024.0,
-            2 => 1e7,
-            _ => (1.0 + random.below(100) as f32 / 77.0) / (150.0 * k.max(1.0).sqrt()),
-        })
-        .collect();
-    for (input_zero, output_zero, limits) in [(0, 0, (-128, 127)), (-128, 5, (5, 127)), (127, -100, (-128, 90))] {
+    // Most results fall between the limits, some beyond, and with a large scale even of integers; a power of two brings ties.
+    let scales = |random: &mut Random, large: f32| -> Vec<f32> {
+        let usual = |random: &mut Random| (1.0 + random.below(100) as f32 / 77.0) / (150.0 * k.max(1.0).sqrt());
+        (0..conv.out_channels)
+            .map(|c| [1.0 / 1024.0, 1.0 / 1024.0, large, usual(random), usual(random)][c % 5])
+            .collect()
+    };
+    let cases =
+        [(0, 0, (-128, 127), 1e7), (-128, 5, (5, 127), 0.97), (127, -100, (-128, 90), 0.01), (3, 9, (-50, 50), 1.0)];
+    for (input_zero, output_zero, limits, large) in cases {
+        let scale = scales(&mut random, large);
         let quantization = Quantization { input_zero, output_zero, limits };
         let sums = sums(conv, &input, &filter, |_| input_zero);
         let expected: Vec<i8> = (sums.iter().enumerate())

@@ -198,14 +198,7 @@ unsafe fn bytes<S: Dots, const MR: usize, const NV: usize>(t: &Tile, to: &Bytes<
         let mut sums = [each!(NV; |j| S::start(&*t.panel.add(j))); MR];
         let (rows, last) = rows::<S, MR>(t);
         steps::<S, MR, NV, false>(&rows, 0..t.steps, t.panel.add(HEAD * NV), &mut sums);
-        for (i, sums) in sums.iter().enumerate() {
-            let whole = each!(NV; |j| S::whole(sums[j]));
-            let out = to.out.add(i * S::ROWS * to.stride);
-            S::narrow(each!(NV; |j| whole[j][0]), to.narrowing, out);
-            if S::ROWS == 2 && 2 * i < last {
-                S::narrow(each!(NV; |j| whole[j][1]), to.narrowing, out.add(to.stride));
-            }
-        }
+        S::narrow(&sums, last + 1, to);
     }
 }
 

@@ -1,9 +1,9 @@
 //! Dot products on x86-64.
 
-use super::{Dots, Portable, UPPER, each};
+use super::{Dots, Portable, UPPER, each, narrow_each, unrolled};
 use crate::isa::{Avx2, Avx512, Vnni};
 use crate::packed::int8::Line;
-use crate::packed::int8::requantize::Narrowing;
+use crate::packed::int8::requantize::{Bytes, Narrowing};
 use crate::packed::int8::strip::Runs;
 use core::arch::x86_64::*;
 
@@ -193,36 +193,35 @@ impl Dots for Vnni {
         // SAFETY: a line is aligned.
         unsafe { _mm512_store_si512(to.0.as_mut_ptr().cast(), sums) }
     }
-    /// By instructions that narrow with saturation, up to 64 channels at once.
+    /// Four lines at once: those of a patch, or of two or four patches that have fewer.
     #[inline(always)]
-    unsafe fn narrow<const NV: usize>(sums: [__m512i; NV], narrowing: &Narrowing, out: *mut i8) {
+    unsafe fn narrow<const MR: usize, const NV: usize>(sums: &[[__m512i; NV]; MR], rows: usize, to: &Bytes<'_>) {
         const { assert!(NV <= 4) };
-        let Narrowing { scale, channels, limits: (low, high), zero } = narrowing;
-        let largest = narrowing.before_zero(*high);
-        // SAFETY: scales are there for all lines; the masks select as many bytes as there are channels.
+        if !to.narrowing.shrinks {
+            // Of a copy, so that the sums themselves need not lie in memory.
+            let sums = *sums;
+            // SAFETY: as promised here.
+            return unsafe { narrow_each::<Self, MR, NV>(&sums, rows, to) };
+        }
+        // SAFETY: scales are there for all lines, and room for the channels of all patches.
         unsafe {
-            let mut steps = [_mm512_setzero_si512(); 4];
-            for j in 0..NV {
-                let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[j]), _mm512_loadu_ps(scale.as_ptr().add(16 * j)));
-                // What is too small becomes the least integer and stays small; what is too large would, too.
-                steps[j] = _mm512_cvtps_epi32(_mm512_min_ps(_mm512_set1_ps(largest), scaled));
-            }
-            let zero = _mm512_set1_epi16((*zero).into());
-            let first = _mm512_adds_epi16(_mm512_packs_epi32(steps[0], steps[1]), zero);
-            let second = match NV {
-                1 | 2 => first,
-                _ => _mm512_adds_epi16(_mm512_packs_epi32(steps[2], steps[3]), zero),
-            };
-            let bytes = _mm512_max_epi8(_mm512_packs_epi16(first, second), _mm512_set1_epi8(*low));
-            // Narrowing works by quarters of vectors; this brings the words of a line together again.
-            let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-            let bytes = _mm512_permutexvar_epi32(order, bytes);
-            let mask = u64::MAX >> (64 - channels);
-            match NV {
-                1 => _mm_mask_storeu_epi8(out, mask as u16, _mm512_castsi512_si128(bytes)),
-                2 => _mm256_mask_storeu_epi8(out, mask as u32, _mm512_castsi512_si256(bytes)),
-                _ => _mm512_mask_storeu_epi8(out, mask, bytes),
-            }
+            let limited = Limited::new(to.narrowing);
+            let scales = each!(NV; |j| _mm512_loadu_ps(to.narrowing.scales().as_ptr().add(j).cast()));
+            unrolled!(MR; |first| {
+                if first % (4 / NV) == 0 {
+                    let steps = each!(4; |line| match (first + line / NV, line % NV) {
+                        (row, j) if row < MR && line < NV * (4 / NV) => Limited::steps(sums[row][j], scales[j]),
+                        _ => _mm512_setzero_si512(),
+                    });
+                    let bytes = limited.bytes(steps);
+                    unrolled!(4; |row| {
+                        if row < 4 / NV && first + row < MR {
+                            let out = to.out.add((first + row) * to.stride);
+                            store::<NV>(lines_from::<NV>(bytes, row), to.narrowing.channels, out);
+                        }
+                    });
+                }
+            });
         }
     }
     #[inline(always)]
@@ -254,6 +253,89 @@ impl Dots for Vnni {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Numbers become bytes by instructions that narrow with saturation.
+#[derive(Clone, Copy)]
+struct Limited {
+    zero: __m512i,
+    low: __m512i,
+    high: __m512i,
+    /// Narrowing works by quarters of vectors; this brings the words of a line together again.
+    order: __m512i,
+}
+
+impl Limited {
+    /// # Safety
+    /// AVX-512 must exist; so for all functions below.
+    #[inline(always)]
+    unsafe fn new(narrowing: &Narrowing<'_>) -> Self {
+        let (low, high) = narrowing.limits;
+        // SAFETY: as said above.
+        unsafe {
+            Self {
+                zero: _mm512_set1_epi16(narrowing.zero.into()),
+                low: _mm512_set1_epi8(low),
+                high: _mm512_set1_epi8(high),
+                order: _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
+            }
+        }
+    }
+
+    /// The integers that sums are scaled to, by less than one, so that they stay integers of 32 bits.
+    #[inline(always)]
+    unsafe fn steps(sums: __m512i, scale: __m512) -> __m512i {
+        // SAFETY: AVX-512.
+        unsafe { _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), scale)) }
+    }
+
+    /// The bytes of four lines, one after the other.
+    #[inline(always)]
+    unsafe fn bytes(&self, [a, b, c, d]: [__m512i; 4]) -> __m512i {
+        // SAFETY: AVX-512.
+        unsafe {
+            let first = _mm512_adds_epi16(_mm512_packs_epi32(a, b), self.zero);
+            let second = _mm512_adds_epi16(_mm512_packs_epi32(c, d), self.zero);
+            let bytes = _mm512_max_epi8(_mm512_packs_epi16(first, second), self.low);
+            _mm512_permutexvar_epi32(self.order, _mm512_min_epi8(bytes, self.high))
+        }
+    }
+}
+
+/// The lines of a patch, from the bytes of several with NV lines each.
+#[inline(always)]
+unsafe fn lines_from<const NV: usize>(bytes: __m512i, row: usize) -> __m512i {
+    // SAFETY: AVX-512.
+    unsafe {
+        match row * NV {
+            1 => _mm512_castsi128_si512(_mm512_extracti32x4_epi32::<1>(bytes)),
+            2 if NV == 1 => _mm512_castsi128_si512(_mm512_extracti32x4_epi32::<2>(bytes)),
+            2 => _mm512_castsi256_si512(_mm512_extracti64x4_epi64::<1>(bytes)),
+            3 => _mm512_castsi128_si512(_mm512_extracti32x4_epi32::<3>(bytes)),
+            _ => bytes,
+        }
+    }
+}
+
+/// Stores the first so many bytes of NV lines.
+#[inline(always)]
+unsafe fn store<const NV: usize>(bytes: __m512i, channels: usize, out: *mut i8) {
+    let mask = u64::MAX >> (64 - channels);
+    // SAFETY: there is room for all channels, of which there are no more than NV lines have.
+    unsafe {
+        match (NV, channels == 16 * NV) {
+            (1, true) => _mm_storeu_si128(out.cast(), _mm512_castsi512_si128(bytes)),
+            (1, false) => _mm_mask_storeu_epi8(out, mask as u16, _mm512_castsi512_si128(bytes)),
+            (2, true) => _mm256_storeu_si256(out.cast(), _mm512_castsi512_si256(bytes)),
+            (2, false) => _mm256_mask_storeu_epi8(out, mask as u32, _mm512_castsi512_si256(bytes)),
+            (3, true) => {
+                _mm256_storeu_si256(out.cast(), _mm512_castsi512_si256(bytes));
+                _mm_storeu_si128(out.add(32).cast(), _mm512_extracti32x4_epi32::<2>(bytes));
+            }
+            (4, true) => _mm512_storeu_si512(out.cast(), bytes),
+            _ => _mm512_mask_storeu_epi8(out, mask, bytes),
         }
     }
 }
