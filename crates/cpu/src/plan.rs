@@ -15,7 +15,7 @@ use crate::weights::element_count;
 use join::join;
 use sconce_graph::memory::{self, Buffer};
 use sconce_graph::{Element, Graph, Op, Origin, Scheme, Shape, ValueId, infer};
-use select::{Selected, select};
+use select::{Selected, Uses, select};
 use std::fmt;
 use std::sync::Arc;
 
@@ -65,10 +65,15 @@ impl Plan {
         let sizes = infer(graph, inputs)?;
         let bytes = sizes.iter().zip(&graph.values).map(|(size, value)| stored(&value.ty.element, size));
         let bytes = bytes.collect::<Option<Vec<_>>>().ok_or("a value is too large")?;
-        let mut chosen = Vec::new();
+        let uses = Uses::of(graph);
+        let mut chosen: Vec<(usize, Selected)> = Vec::new();
         for (place, node) in graph.nodes.iter().enumerate() {
             if !is_view(&node.op) || !node.then.is_empty() {
-                let selected = select(graph, &sizes, place, options, width)?;
+                let selected = select(graph, &uses, &sizes, place, options, width)?;
+                // What the step does, too, needs none of its own.
+                if !selected.before.is_empty() {
+                    chosen.retain(|(earlier, _)| !selected.before.contains(earlier));
+                }
                 chosen.push((place, selected));
             }
         }

@@ -13,7 +13,7 @@ mod strips;
 
 pub(crate) use bytes::{GateBytes, MapBytes, SumBytes, ToBytes};
 pub(crate) use convert::{CombineKinds, Convert, Kind, MeanInt8, ROW_HEAD, table};
-pub(crate) use convolution::{Convolution, DepthwiseConvolution, Filter, Parameters, Winograd};
+pub(crate) use convolution::{Convolution, DepthwiseConvolution, Filter, Gated, Parameters, Winograd};
 use elementwise::combine;
 pub(crate) use elementwise::{Combine, Map, Mean, Softmax};
 pub(crate) use image::{ArgMaxPool, Pool, PoolKind, ResizeBilinear, ResizeNearest};

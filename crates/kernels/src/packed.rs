@@ -123,6 +123,12 @@ impl Conv2d {
         self.out_channels / self.groups
     }
 
+    /// Whether every output pixel is made from the input pixel of the same number.
+    pub fn is_pixelwise(&self) -> bool {
+        let Self { kernel, stride, padding, transposed, extra, .. } = *self;
+        (kernel, stride, padding, extra) == ([1, 1], [1, 1], [0; 4], [0; 2]) && !transposed
+    }
+
     fn axis(&self, axis: usize) -> Taps {
         Taps {
             size: self.input[axis],
@@ -193,6 +199,32 @@ pub fn pack(isa: Isa, par: &dyn Parallel, conv: &Conv2d, filter: Filter<'_>, bia
             }
         });
     }
+}
+
+/// The packed weights of a pixelwise convolution for an image whose channels are to be multiplied by `gate` first.
+pub fn gate(isa: Isa, par: &dyn Parallel, conv: &Conv2d, packed: &[f32], gate: &[f32], gated: &mut [f32]) {
+    let family = Family::of(isa, conv.group_out());
+    assert!(conv.is_pixelwise() && conv.groups == 1, "{conv:?} is not pixelwise");
+    assert_eq!(gate.len(), conv.in_channels, "the gate of {conv:?}");
+    assert!(packed.len() == packed_len(isa, conv) && gated.len() == packed.len(), "the packed weights of {conv:?}");
+    let (panels, padding) = gated.split_at_mut(group_len(&family, conv));
+    padding.fill(0.0);
+    let whole = (1 + conv.in_channels) * family.nr();
+    let par = if panels.len() < WORTH_THREADS { &Serial } else { par };
+    split::chunks(par, panels, whole, |panel, to| {
+        let (from, width) = (&packed[panel * whole..][..to.len()], to.len() / (1 + conv.in_channels));
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                let (bias, rows) = to.split_at_mut(width);
+                bias.copy_from_slice(&from[..width]);
+                for ((to, from), gate) in rows.chunks_exact_mut(width).zip(from[width..].chunks_exact(width)).zip(gate)
+                {
+                    to.iter_mut().zip(from).for_each(|(to, from)| *to = from * gate);
+                }
+            },
+        );
+    });
 }
 
 /// Convolves. `packed` comes from [`pack`] for the same set and geometry; `then` follows.
@@ -277,7 +309,7 @@ impl Patches<'_> {
     /// taps there are and how many elements lie under each.
     fn addresses(&self, pixels: Range<usize>, addresses: &mut [Address]) -> (usize, usize) {
         let (conv, rows) = (self.conv, pixels.len());
-        if self.is_pixelwise() {
+        if self.conv.is_pixelwise() {
             self.spaced(pixels.start * conv.in_channels, conv.in_channels, &mut addresses[..rows]);
             return (1, conv.group_in());
         }
@@ -336,12 +368,6 @@ impl Patches<'_> {
         for (i, slot) in slots.iter_mut().enumerate() {
             slot.write(line.as_ptr().wrapping_add(i * step));
         }
-    }
-
-    /// Whether every output pixel is made from the input pixel of the same number.
-    fn is_pixelwise(&self) -> bool {
-        let Conv2d { kernel, stride, padding, transposed, extra, .. } = *self.conv;
-        (kernel, stride, padding, extra) == ([1, 1], [1, 1], [0; 4], [0; 2]) && !transposed
     }
 
     /// Whether the taps of a row lie side by side in the image for these output columns.

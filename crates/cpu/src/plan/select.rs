@@ -4,7 +4,7 @@ use crate::model::Options;
 use crate::quantize::{Product, element_wise, gate, limits, per_tensor, product};
 use crate::steps::{
     Affine, After, ArgMaxPool, Combine, CombineKinds, Concat, Convert, Convolution, ConvolutionDynamic,
-    ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Filter, GateBytes, Kind, LayerNorm, MOST_AFTER, Map,
+    ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Filter, GateBytes, Gated, Kind, LayerNorm, MOST_AFTER, Map,
     MapBytes, MatMul, Mean, MeanInt8, Pad, Parameters, Pool, PoolKind, Rearrange, ResizeBilinear, ResizeNearest,
     Softmax, Step, SumBytes, ToBytes, Winograd, function, table,
 };
@@ -32,15 +32,30 @@ pub(super) struct Selected {
     pub(super) before: Vec<usize>,
 }
 
+/// Who makes and who reads the values of a graph.
+pub(super) struct Uses {
+    /// For each value the node that makes it.
+    makers: Vec<Option<usize>>,
+    /// For each value how often it is read.
+    counts: Vec<usize>,
+}
+
+impl Uses {
+    pub(super) fn of(graph: &Graph) -> Self {
+        Self { makers: graph.makers(), counts: graph.read_counts() }
+    }
+}
+
 /// The step for a node, or a sentence about why there is none.
 pub(super) fn select(
     graph: &Graph,
+    uses: &Uses,
     sizes: &[Shape],
     place: usize,
     options: &Options,
     width: usize,
 ) -> Result<Selected, String> {
-    let site = Site { graph, sizes, place, node: &graph.nodes[place], options, width };
+    let site = Site { graph, uses, sizes, place, node: &graph.nodes[place], options, width };
     site.select().ok_or_else(|| {
         let inputs: Vec<_> = site.node.inputs.iter().map(|&id| graph.ty(id).to_string()).collect();
         format!(
@@ -54,6 +69,7 @@ pub(super) fn select(
 /// A node, and what is known around it.
 struct Site<'a> {
     graph: &'a Graph,
+    uses: &'a Uses,
     sizes: &'a [Shape],
     place: usize,
     node: &'a Node,
@@ -331,9 +347,39 @@ impl Site<'_> {
                     let scratch = step.scratch(self.options.isa, self.width);
                     return Some(self.step(step, 1, scratch));
                 }
-                Some(self.step(Convolution { node, conv, parameters, layout, after: self.after(1) }, 1, 0))
+                let convolution = Convolution { node, conv, parameters, layout, after: self.after(1) };
+                Some(match self.gate(&conv) {
+                    Some(gate) => self.gated(convolution, gate),
+                    None => self.step(convolution, 1, 0),
+                })
             }
         }
+    }
+
+    /// The node that multiplies the channels of the image before a pixelwise convolution, for nobody else, with the image and
+    /// the factors; where the factors would multiply fewer weights than pixels.
+    fn gate(&self, conv: &Conv2d) -> Option<(usize, [ValueId; 2])> {
+        let gated = self.node.inputs[0];
+        let place = self.uses.makers[gated.index()].filter(|_| self.uses.counts[gated.index()] == 1)?;
+        let maker = &self.graph.nodes[place];
+        let multiplies = matches!(maker.op, Op::Combine(CombineKind::Multiply)) && maker.then.is_empty();
+        let [height, width] = conv.input;
+        let fewer = conv.batch == 1 && conv.groups == 1 && conv.out_channels < height * width;
+        if !multiplies || !fewer || !conv.is_pixelwise() || !maker.inputs.iter().all(|&value| self.is_float(value)) {
+            return None;
+        }
+        let &[first, second] = &maker.inputs[..] else { return None };
+        let sizes = |value: ValueId| &self.sizes[value.index()][..];
+        let is_gate = |image, gate| sizes(image) == self.input(0) && sizes(gate) == [1, 1, 1, conv.in_channels];
+        let pairs = [[first, second], [second, first]];
+        pairs.into_iter().find(|&[image, gate]| is_gate(image, gate)).map(|pair| (place, pair))
+    }
+
+    fn gated(&self, convolution: Convolution, (place, [image, gate]): (usize, [ValueId; 2])) -> Selected {
+        let further = self.node.reads().skip(self.node.inputs.len());
+        let reads: Vec<_> = [image].into_iter().chain(further).chain([gate]).collect();
+        let step = Gated { convolution, gate: reads.len() - 1 };
+        Selected { scratch: step.scratch(self.options.isa), step: Box::new(step), reads, before: vec![place] }
     }
 
     /// The tile of Winograd's method, where it pays and is wanted. It decides how weights are packed, which is done once for

@@ -179,6 +179,41 @@ impl Rows for Convolution {
     }
 }
 
+/// A pixelwise convolution of an image whose channels are multiplied first, by numbers that are known only when it runs (the
+/// gate of squeeze and excite). It multiplies its weights instead, of which there are fewer.
+pub(crate) struct Gated {
+    pub(crate) convolution: Convolution,
+    /// Which read is the gate.
+    pub(crate) gate: usize,
+}
+
+impl Gated {
+    /// Bytes of scratch.
+    pub(crate) fn scratch(&self, isa: Isa) -> usize {
+        packed_len(isa, &self.convolution.conv) * size_of::<f32>()
+    }
+}
+
+impl Step for Gated {
+    fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
+        let Convolution { node, conv, after, .. } = &self.convolution;
+        let weights = context.known.weights(*node, || self.convolution.pack(context));
+        let then = Following::new(after, &buffers);
+        let (input, gate) = (elements(buffers.read(0)), elements(buffers.read(self.gate)));
+        let (gated, output) = (elements_mut(buffers.scratch), elements_mut(buffers.output));
+        packed::gate(context.isa, context.par, conv, weights.packed(&context.known), gate, gated);
+        conv2d(context.isa, context.par, conv, input, gated, &then, output);
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, weights times a gate", self.convolution.describe())
+    }
+
+    fn work(&self) -> Work {
+        self.convolution.work()
+    }
+}
+
 /// A three by three convolution with fewer multiplications, and a little more rounding.
 pub(crate) struct Winograd {
     pub(crate) node: usize,

@@ -108,6 +108,27 @@ fn panels_of_every_width() {
 }
 
 #[test]
+fn gated_weights_are_a_gated_image() {
+    for (k, n) in [(1, 1), (5, 24), (16, 40), (33, 100), (300, 210)] {
+        let conv = Conv2d { input: [3, 5], ..Conv2d::linear(1, k, n) };
+        let mut random = Random::new(6);
+        let (image, filter, bias) = (random.floats(15 * k), random.floats(n * k), random.floats(n));
+        let factors = random.floats(k);
+        let product: Vec<f32> = image.iter().zip(factors.iter().cycle()).map(|(x, factor)| x * factor).collect();
+        let expected = naive(&conv, &product, &filter, Some(&bias));
+        for isa in Isa::available() {
+            let mut packed = vec![f32::NAN; packed_len(isa, &conv)];
+            pack(isa, &Serial, &conv, Filter::Rows(&filter), Some(&bias), &mut packed);
+            let mut gated = vec![f32::NAN; packed.len()];
+            gate(isa, &pool(), &conv, &packed, &factors, &mut gated);
+            let mut output = vec![f32::NAN; expected.len()];
+            conv2d(isa, &Serial, &conv, &image, &gated, &[], &mut output);
+            assert_close(&output, &expected, 1e-4, &(isa, conv));
+        }
+    }
+}
+
+#[test]
 fn packed_floats_lie_in_panels() {
     let grouped = Conv2d { kernel: [2, 3], groups: 3, ..Conv2d::linear(1, 15, 21) };
     let linear = [(1, 1), (5, 17), (16, 48), (33, 100), (40, 130)].map(|(k, n)| Conv2d::linear(1, k, n));
