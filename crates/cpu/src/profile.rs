@@ -49,7 +49,7 @@ impl Peak {
         let mut lines = vec![int8::Line::default(); int8::packed_len(isa, &conv, Kind::Bytes)];
         int8::pack(isa, &Serial, &conv, packed::Filter::Rows(&vec![3; k * n]), None, 0, &mut lines);
         let (input, mut output) = (vec![5; rows * k], vec![0; rows * n]);
-        let mut scratch = vec![0; int8::scratch_len(isa, &conv, 1)];
+        let mut scratch = vec![0; int8::scratch_len(isa, &conv, Kind::Bytes, 1)];
         let plain = Quantization { input_zero: 0, output_zero: 0, limits: (i8::MIN, i8::MAX) };
         let scales = vec![0.01; n];
         let bytes = rate(|| {

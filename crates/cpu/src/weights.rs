@@ -293,7 +293,7 @@ fn words<const N: usize>(bytes: &[u8], count: usize) -> impl Iterator<Item = [u8
 /// The name of an entry beside a program that says that there are packed weights at all.
 pub const PACKED: &str = "sconce.packed";
 /// Changes with the order of packed weights, of any kernel.
-const ORDER: u32 = 2;
+const ORDER: u32 = 3;
 
 /// What packed weights of a model are called: they depend on the graph, the instructions and what may be rounded.
 pub(crate) fn model_name(graph: &Graph, isa: Isa, exact: bool) -> String {

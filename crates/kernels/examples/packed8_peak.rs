@@ -38,7 +38,7 @@ fn layer(isa: Isa, par: &dyn Parallel, conv: &Conv2d) -> f64 {
     let scale = vec![0.001; conv.out_channels];
     let quantization = Quantization { input_zero: 3, output_zero: -4, limits: (-128, 127) };
     let mut output = vec![0; conv.batch * height * width * conv.out_channels];
-    let mut scratch = vec![0; scratch_len(isa, conv, par.width())];
+    let mut scratch = vec![0; scratch_len(isa, conv, Kind::Bytes, par.width())];
     let seconds = best_seconds(|| {
         conv2d(isa, par, conv, &quantization, &input, (&packed, &scale), &mut output, &mut scratch);
     });
@@ -59,7 +59,7 @@ fn nibbles(isa: Isa, par: &dyn Parallel, (rows, k, n): (usize, usize, usize), ki
     pack_nibbles(isa, par, &conv, kind, &filter, groups, &mut packed);
     let weights = Weights { packed: &packed, kind, scale: channels, bias: None };
     let mut output = vec![0.0; rows * n];
-    let mut scratch = vec![0; scratch_len(isa, &conv, par.width())];
+    let mut scratch = vec![0; scratch_len(isa, &conv, kind, par.width())];
     let seconds = best_seconds(|| {
         conv2d_dynamic(isa, par, &conv, (&input, &affine), weights, &[], &mut output, &mut scratch);
     });

@@ -329,16 +329,17 @@ impl Site<'_> {
     fn packed(&self, conv: Conv2d, layout: Filter, rows: usize) -> Option<Selected> {
         conv.output()?;
         let (node, filter, bias) = (self.place, self.node.inputs[1], self.node.inputs.get(2).copied());
-        let scratch = int8::scratch_len(self.options.isa, &conv, self.width);
+        let scratch = |kind| int8::scratch_len(self.options.isa, &conv, kind, self.width);
         match product(self.graph, self.node) {
             Some(Product::Static { quantization, ratio }) => {
                 let step = ConvolutionInt8 { node, conv, filter, layout, bias, quantization, ratio };
-                Some(Selected { step: Box::new(step), reads: vec![self.node.inputs[0]], scratch, before: Vec::new() })
+                let (reads, scratch) = (vec![self.node.inputs[0]], scratch(int8::Kind::Bytes));
+                Some(Selected { step: Box::new(step), reads, scratch, before: Vec::new() })
             }
             Some(Product::Dynamic(kind)) => {
                 let after = self.after(1);
                 let step = ConvolutionDynamic { node, conv, filter, kind, layout, bias, rows, after };
-                Some(self.step(step, 1, scratch))
+                Some(self.step(step, 1, scratch(kind)))
             }
             None => {
                 let parameters = self.parameters()?;

@@ -83,7 +83,7 @@ impl Rows for ConvolutionInt8 {
     }
 
     fn row_scratch(&self, isa: Isa) -> usize {
-        int8::scratch_len(isa, &self.conv, 1)
+        int8::scratch_len(isa, &self.conv, Kind::Bytes, 1)
     }
 
     fn prepare(&self, context: &Context<'_>) {
@@ -94,7 +94,7 @@ impl Rows for ConvolutionInt8 {
         let weights = context.known.weights(self.node, || self.pack(context));
         let (isa, par, conv) = (context.isa, context.par, partly(&self.conv, &part));
         let (input, packed) = (elements(part.input), (weights.packed(&context.known), &*weights.scales));
-        let scratch = &mut part.scratch[..int8::scratch_len(isa, &conv, 1)];
+        let scratch = &mut part.scratch[..int8::scratch_len(isa, &conv, Kind::Bytes, 1)];
         int8::conv2d(isa, par, &conv, &self.quantization, input, packed, elements_mut(output), scratch);
     }
 }

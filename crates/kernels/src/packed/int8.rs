@@ -3,22 +3,23 @@
 //! The form of [`super`] for quantised nets: inputs and weights are signed bytes, sums are 32-bit integers.
 //!
 //! ```text
-//!   image ──gather──▶ strip: up to 24 patches,    packed weights: panels of up to 4 lines of 16 channels
-//!                     one dense row each          ┌────────┐
-//!                     ┌────────────────┐          │ start  │ bias, and what the offsets of the inputs bring
-//!                     │ k bytes        │          │ totals │ sum of a channel's weights
-//!                     │ ...            │          │ ...    │ k/4 rows: four weights of each channel, a line for sixteen
-//!                     └────────────────┘          └────────┘
-//!                              └─────── mr x nr sums in registers, then finished and stored ──┘
+//!   image ──fill──▶ strip: up to 32 patches,      packed weights: panels of up to 4 lines of 16 channels
+//!                   lines of the image            ┌────────┐
+//!                   ┌────────────────┐            │ start  │ bias, and what the offsets of the inputs bring
+//!                   │ line 0         │            │ totals │ sum of a channel's weights
+//!                   │ line 1 ...     │            │ ...    │ k/4 rows: four weights of each channel, a line for sixteen
+//!                   └────────────────┘            └────────┘
+//!                            └─────── mr x nr sums in registers, then finished and stored ──┘
 //! ```
 //!
 //! Where instructions multiply matrices (see `dots`), a row is k/8 of eight weights, two lines for sixteen channels. The
 //! dot-product instruction of x86 multiplies unsigned bytes by signed ones, so inputs have to be offset by 128. Doing
 //! that for every broadcast costs a third of the speed where two dot products start per cycle; here it is done once per
-//! strip, while its patches are gathered, and all panels use the strip. Gathering also leaves no taps, borders or odd
-//! channel counts to the micro-kernel: neighbouring taps run together (seven pixels of three channels are 21 bytes), and k
-//! is padded once, by weights of zero. The offset is taken back in `start`, when weights are packed. Elsewhere bytes have
-//! their sign on both sides, and the offset is zero.
+//! strip, while it is filled, and all panels use the strip. Filling also leaves no borders or odd channel counts to the
+//! micro-kernel: lines come with their padding, neighbouring taps run together (seven pixels of three channels are 21 bytes),
+//! and each such run is padded by weights of zero. Where lines of the image cannot be taken as they are, a strip has one dense
+//! row for each patch (see `strip`). The offset is taken back in `start`, when weights are packed. Elsewhere bytes have their
+//! sign on both sides, and the offset is zero.
 #![allow(unsafe_code, reason = "addresses handed to the micro-kernels")]
 
 mod dots;
@@ -114,14 +115,18 @@ impl<'a> Panel<'a> {
     /// Calls `body` with the rows of every tile, counted in the strip, and the tile.
     #[inline(always)]
     fn each_tile(&mut self, mut body: impl FnMut(Range<usize>, &Tile)) {
-        let (width, stride) = (self.width(), self.layout.stride());
+        let Layout { runs, steps, strip, .. } = *self.layout;
+        let width = self.width();
         for rows in parts(&(0..self.rows.len()), self.family.tallest(width)) {
+            let read = (rows.len() - 1) * strip.step + (runs - 1) * strip.line + self.layout.run_len();
             let tile = Tile {
                 height: rows.len(),
-                rows: self.strip[rows.start * stride..][..rows.len() * stride].as_ptr(),
-                stride,
+                rows: self.strip[rows.start * strip.step..][..read].as_ptr(),
+                stride: strip.step,
                 panel: self.lines.as_ptr(),
-                steps: self.layout.steps,
+                runs,
+                line: strip.line,
+                steps: steps / runs,
                 group_steps: self.layout.group_steps(),
                 sums: self.sums[rows.start * width..][..rows.len() * width].as_mut_ptr(),
             };
@@ -225,7 +230,7 @@ fn convolve<T: Send>(
     }
     let (n, channels) = (layout.n, conv.group_in());
     let par = if m.saturating_mul(n).saturating_mul(layout.k) < 4 * WORTH_THREADS { &Serial } else { par };
-    let slots = Slots::new(scratch, layout.strip(), par.width());
+    let slots = Slots::new(scratch, layout.scratch(), par.width());
     for g in 0..conv.groups {
         let job = Job {
             family,
@@ -253,22 +258,30 @@ struct Job<'a, F> {
 }
 
 impl<F> Job<'_, F> {
+    /// Cuts pixels into those of strips. A strip of lines of the image makes pixels of one line.
+    fn strips(&self, pixels: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<F> {
+        let (Range { start, end }, most) = (pixels.clone(), self.layout.strip.patches);
+        let line = if self.layout.is_in_lines() { self.patches.size[1] } else { end };
+        let lines = (start / line..end.div_ceil(line)).map(move |y| start.max(y * line)..end.min((y + 1) * line));
+        lines.flat_map(move |pixels| parts(&pixels, most))
+    }
+
     /// Computes a block of the output: some pixels, some whole panels of channels.
     fn block<T>(&self, mut block: Block<'_, T>, scratch: &mut [u8])
     where
         F: Fn(Panel<'_>, &mut Block<'_, T>),
     {
         let start = scratch.as_ptr().align_offset(64).min(63);
-        let strip = &mut scratch[start..][..STRIP * self.layout.stride()];
+        let strip = &mut scratch[start..][..self.layout.strip_len()];
         let nr = self.layout.nr();
         let near = (NEAR / (self.layout.depth() * self.layout.width * size_of::<Line>())).max(1) * nr;
         let (rows, columns) = (block.rows.clone(), block.columns.clone());
         let mut sums = [Line::default(); STRIP * WIDEST];
         for first in columns.clone().step_by(near) {
             let panels = first..columns.end.min(first + near);
-            for rows in parts(&rows, STRIP) {
+            for rows in self.strips(&rows) {
                 // SAFETY: the family belongs to a held token.
-                unsafe { (self.family.gather)(&self.patches, rows.clone(), self.layout.stride(), strip) };
+                unsafe { (self.family.fill)(&self.patches, rows.clone(), &self.layout, strip) };
                 for column in panels.clone().step_by(nr) {
                     let columns = column..panels.end.min(column + nr);
                     let panel = Panel {

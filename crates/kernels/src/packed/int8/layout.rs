@@ -22,8 +22,12 @@ use core::ops::Range;
 
 /// Rows before a panel's weights: start and totals.
 pub(super) const HEAD: usize = 2;
-/// Most patches gathered at a time.
-pub(super) const STRIP: usize = 24;
+/// Most patches of a strip.
+pub(super) const STRIP: usize = 32;
+/// Most patches of a strip that has one row for each.
+const GATHERED: usize = 24;
+/// Fewest pixels of a line for which strips hold lines of the image: fewer would not fill a tile.
+const WORTH_LINES: usize = 6;
 
 /// How weights are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +55,35 @@ pub(super) struct Layout {
     pub(super) lines_of_step: usize,
     /// Steps of a kernel over all inputs.
     pub(super) steps: usize,
+    /// Pieces of a patch, one after the other in the filter, each of as many steps: one, or those of the window's lines.
+    pub(super) runs: usize,
+    /// Where they are.
+    pub(super) strip: Strip,
+}
+
+/// How patches lie in a strip.
+#[derive(Clone, Copy)]
+pub(super) struct Strip {
+    /// Most of them.
+    pub(super) patches: usize,
+    /// Bytes from one patch to the next.
+    pub(super) step: usize,
+    /// Bytes from one run of a patch to the next.
+    pub(super) line: usize,
+}
+
+impl Strip {
+    /// A row for each patch, of `k` bytes: a copy may run over by a vector, and patches should not all fall on the same
+    /// lines of the cache.
+    fn gathered(k: usize) -> Self {
+        Self { patches: GATHERED, step: k.next_multiple_of(64) + 64, line: 0 }
+    }
+
+    /// The lines under the windows of neighbouring pixels, which share what their windows share.
+    fn of_lines(conv: &Conv2d) -> Self {
+        let line = ((STRIP - 1) * conv.stride[1] + conv.kernel[1]) * conv.in_channels;
+        Self { patches: STRIP, step: conv.stride[1] * conv.in_channels, line: line.next_multiple_of(64) + 64 }
+    }
 }
 
 impl Layout {
@@ -64,7 +97,28 @@ impl Layout {
         // Panels of nearly the same width: nine lines are three times three, not four, four and one.
         let panels = lines.div_ceil(family.widest()).max(1);
         let (lines_of_step, inputs) = if kind == Kind::Bytes { (family.lines, 4 * family.lines) } else { (1, 8) };
-        Self { kind, n, k, width: lines.div_ceil(panels).max(1), lines_of_step, steps: k.div_ceil(inputs) }
+        let (width, steps) = (lines.div_ceil(panels).max(1), k.div_ceil(inputs));
+        let gathered = Self { kind, n, k, width, lines_of_step, steps, runs: 1, strip: Strip::gathered(k) };
+        // Weights are packed once for images of all sizes; only where they are read may depend on the size.
+        let (runs, run) = (conv.kernel[0], conv.kernel[1] * conv.in_channels);
+        let in_runs = run.div_ceil(inputs) * runs;
+        // What more steps take, in cycles, against what gathering takes.
+        let pays = in_runs.saturating_sub(steps) * lines < 4 * runs;
+        let apart = conv.stride[1] > conv.kernel[1];
+        if kind != Kind::Bytes || !is_dense(conv) || apart || runs == 1 || !pays {
+            return gathered;
+        }
+        let is_wide = conv.input[1] >= WORTH_LINES * conv.stride[1];
+        let strip = match is_wide || !run.is_multiple_of(inputs) {
+            true => Strip::of_lines(conv),
+            false => Strip { line: run, ..gathered.strip },
+        };
+        Self { steps: in_runs, runs, strip, ..gathered }
+    }
+
+    /// Whether strips hold lines of the image, and no row for each patch.
+    pub(super) fn is_in_lines(&self) -> bool {
+        self.strip.patches == STRIP
     }
 
     /// Steps between changes of scale.
@@ -104,16 +158,26 @@ impl Layout {
         &lines[columns.start / LANES * self.depth()..][..width * self.depth()]
     }
 
-    /// Bytes from one patch of a strip to the next: a copy may run over by a vector, and patches should not all fall on
-    /// the same lines of the cache.
-    pub(super) fn stride(&self) -> usize {
-        self.k.next_multiple_of(64) + 64
+    /// Bytes of a run that a kernel reads.
+    pub(super) fn run_len(&self) -> usize {
+        let inputs = if self.kind == Kind::Bytes { 4 * self.lines_of_step } else { 8 };
+        self.steps / self.runs * inputs
     }
 
-    /// Bytes of a strip, wherever it starts.
-    pub(super) fn strip(&self) -> usize {
-        STRIP * self.stride() + 64
+    /// Bytes of a strip.
+    pub(super) fn strip_len(&self) -> usize {
+        if self.is_in_lines() { self.runs * self.strip.line } else { self.strip.patches * self.strip.step }
     }
+
+    /// Bytes that hold a strip, wherever they start.
+    pub(super) fn scratch(&self) -> usize {
+        self.strip_len() + 64
+    }
+}
+
+/// Whether neighbouring taps are neighbours in the image.
+pub(super) fn is_dense(conv: &Conv2d) -> bool {
+    conv.groups == 1 && conv.dilation == [1, 1] && !conv.transposed
 }
 
 /// Lines that packed weights of this kind take.
@@ -122,6 +186,6 @@ pub fn packed_len(isa: Isa, conv: &Conv2d, kind: Kind) -> usize {
 }
 
 /// Bytes of scratch that a convolution takes on a [`Parallel`](crate::Parallel) of this width.
-pub fn scratch_len(isa: Isa, conv: &Conv2d, width: usize) -> usize {
-    Layout::of(&Family::of(isa, Kind::Bytes), conv, Kind::Bytes).strip() * Slots::<u8>::count(width)
+pub fn scratch_len(isa: Isa, conv: &Conv2d, kind: Kind, width: usize) -> usize {
+    Layout::of(&Family::of(isa, kind), conv, kind).scratch() * Slots::<u8>::count(width)
 }

@@ -43,10 +43,13 @@ pub fn pack(
     assert_eq!(weights.len(), conv.out_channels * layout.k, "the filter of {conv:?}");
     each_column(isa, par, conv, layout, packed, |channels, mut column| {
         let mut totals = [0; LANES];
-        words.each_step(isa, channels.clone(), layout.steps * layout.lines_of_step, |word, line| {
-            add_bytes(&mut totals, &line);
-            column.put_word(&layout, word, line);
-        });
+        let (run, run_words) = (layout.k / layout.runs, layout.steps * layout.lines_of_step / layout.runs);
+        for first in 0..layout.runs {
+            words.each_step(isa, channels.clone(), first * run..(first + 1) * run, run_words, |word, line| {
+                add_bytes(&mut totals, &line);
+                column.put_word(&layout, first * run_words + word, line);
+            });
+        }
         let mut start = [0; LANES];
         if let Some(bias) = bias {
             start[..channels.len()].copy_from_slice(&bias[channels]);
@@ -83,7 +86,7 @@ pub fn pack_nibbles(
             true => bf16::from_f32(scales[(channels.start + lane) * groups + group]),
             false => bf16::ZERO,
         };
-        words.each_step(isa, channels.clone(), layout.steps, |step, line| {
+        words.each_step(isa, channels.clone(), 0..row, layout.steps, |step, line| {
             let line = spread_nibbles(line, layout.k - step * 8);
             add_nibbles(&mut in_group, &line);
             column.put(layout.row(step), line);
@@ -181,24 +184,36 @@ enum Words<'a> {
 }
 
 impl Words<'_> {
-    /// Calls `body(step, line)` for every step of at most sixteen channels; the word of what is missing is zero.
+    /// Calls `body(step, line)` for every step over some bytes of at most sixteen channels; the word of what is missing is
+    /// zero.
     #[inline(always)]
-    fn each_step(self, isa: Isa, channels: Range<usize>, steps: usize, mut body: impl FnMut(usize, Line)) {
+    fn each_step(
+        self,
+        isa: Isa,
+        channels: Range<usize>,
+        part: Range<usize>,
+        steps: usize,
+        mut body: impl FnMut(usize, Line),
+    ) {
         let (mut rows, mut square) = ([Line::default(); LANES], [Line::default(); LANES]);
         for first in (0..steps).step_by(LANES) {
             match self {
                 Self::Rows { bytes, row } => {
                     let from = &bytes[channels.start * row..channels.end * row];
-                    match first * 4 + size_of::<Line>() <= row {
-                        true => gather_lines(from, row, first * 4, &mut rows),
-                        false => gather_rest(from, row, first * 4, &mut rows),
+                    let at = part.start + first * 4;
+                    match at + size_of::<Line>() <= part.end {
+                        true => gather_lines(from, row, at, &mut rows),
+                        false => gather_rest(from, row, at..part.end, &mut rows),
                     }
                     // Words move as numbers do: nothing is computed with them.
                     let from = view(bytes_of(&rows)).unwrap_or_default();
                     let to = view_mut(bytes_of_mut(&mut square)).unwrap_or_default();
                     transpose(isa, (LANES, LANES), (from, LANES), (to, LANES));
                 }
-                Self::Columns { bytes, row } => gather_columns(bytes, row, channels.clone(), first, &mut square),
+                Self::Columns { bytes, row } => {
+                    let (at, bytes) = (part.start + first * 4, &bytes[..part.end * row]);
+                    gather_columns(bytes, row, channels.clone(), at, &mut square);
+                }
             }
             for (line, step) in square.iter().zip(first..steps) {
                 body(step, *line);
@@ -215,23 +230,22 @@ fn gather_lines(bytes: &[u8], row: usize, at: usize, lines: &mut Square) {
     }
 }
 
-/// The rest of each row, from byte `at` on, which is less than a line. Apart from the above, so that there the length of a
-/// copy is known.
+/// A part of each row, which is less than a line. Apart from the above, so that there the length of a copy is known.
 #[inline(never)]
-fn gather_rest(bytes: &[u8], row: usize, at: usize, lines: &mut Square) {
+fn gather_rest(bytes: &[u8], row: usize, part: Range<usize>, lines: &mut Square) {
     for (line, from) in lines.iter_mut().zip(bytes.chunks_exact(row)) {
         *line = Line::default();
-        bytes_of_mut(core::slice::from_mut(line))[..row - at].copy_from_slice(&from[at..]);
+        bytes_of_mut(core::slice::from_mut(line))[..part.len()].copy_from_slice(&from[part.clone()]);
     }
 }
 
-/// The words of columns of bytes.
+/// The words of columns of bytes, from byte `at` on.
 #[inline(always)]
-fn gather_columns(bytes: &[u8], row: usize, channels: Range<usize>, first: usize, square: &mut Square) {
+fn gather_columns(bytes: &[u8], row: usize, channels: Range<usize>, at: usize, square: &mut Square) {
     for (step, line) in square.iter_mut().enumerate() {
         *line = Line::default();
         let words = bytes_of_mut(core::slice::from_mut(line));
-        for (place, from) in bytes.chunks_exact(row).skip((first + step) * 4).take(4).enumerate() {
+        for (place, from) in bytes.chunks_exact(row).skip(at + step * 4).take(4).enumerate() {
             for (word, byte) in words.as_chunks_mut::<4>().0.iter_mut().zip(&from[channels.clone()]) {
                 word[place] = *byte;
             }
@@ -346,10 +360,13 @@ mod tests {
                     let total: i32 = weights.iter().map(|w| i32::from(*w)).sum();
                     assert_eq!(naive.word(channel, 0), bias[channel] - offset * total, "{isa:?} {conv:?}");
                     assert_eq!(naive.word(channel, 1), total, "{isa:?} {conv:?}");
-                    for (step, four) in weights.chunks(4).enumerate() {
+                    let run_words = layout.steps * layout.lines_of_step / layout.runs;
+                    let words =
+                        |run| (run * run_words..).zip(weights.chunks(k / layout.runs).nth(run).unwrap().chunks(4));
+                    for (word, four) in (0..layout.runs).flat_map(words) {
                         let mut bytes = [0; 4];
                         bytes.iter_mut().zip(four).for_each(|(byte, weight)| *byte = weight.cast_unsigned());
-                        assert_eq!(naive.weights(channel, step), i32::from_ne_bytes(bytes), "{isa:?} {conv:?}");
+                        assert_eq!(naive.weights(channel, word), i32::from_ne_bytes(bytes), "{isa:?} {conv:?}");
                     }
                 }
             }

@@ -1,5 +1,9 @@
-//! Gathering: the patches under a filter, one dense row of bytes each.
+//! Strips: the lines of the image under some neighbouring windows, or the patches under them, one dense row of bytes each.
 //!
+//! Lines stand one below the other, between their padding. Each patch starts a few bytes after the one before and has a run
+//! in every line, and neighbours share what their windows share.
+//!
+//! Patches are gathered where windows have gaps, are of one line, or where lines of the output are too short to fill a tile.
 //! A row holds `taps * channels` bytes in the order of the filter. Taps that are neighbours in the image are copied
 //! together, and so are lines of a window that lies inside. Copies write whole vectors, so what follows a run is
 //! overwritten by the next one; after the last one a row has room.
@@ -7,6 +11,7 @@
 
 use super::super::Conv2d;
 use super::dots::Dots;
+use super::layout::{Layout, is_dense};
 use crate::taps::Taps;
 use core::ops::Range;
 
@@ -24,12 +29,53 @@ pub(super) struct Patches<'a> {
 }
 
 impl Patches<'_> {
+    /// Writes what a strip holds for some pixels. Those of a strip of lines are all of one line.
+    ///
+    /// # Safety
+    /// The instructions of the set must exist.
+    #[inline(always)]
+    pub(super) unsafe fn fill<S: Dots>(&self, pixels: Range<usize>, layout: &Layout, strip: &mut [u8]) {
+        // SAFETY: the instructions exist.
+        match layout.is_in_lines() {
+            true => unsafe { self.lines::<S>(pixels, layout.strip.line, strip) },
+            false => unsafe { self.gather::<S>(pixels, layout.strip.step, strip) },
+        }
+    }
+
+    /// Writes the lines under the windows of neighbouring pixels, `stride` bytes apart.
+    ///
+    /// # Safety
+    /// The instructions of the set must exist.
+    #[inline(always)]
+    unsafe fn lines<S: Dots>(&self, pixels: Range<usize>, stride: usize, strip: &mut [u8]) {
+        let [height, width] = self.size;
+        let (image, y, x) = (pixels.start / (height * width), pixels.start / width % height, pixels.start % width);
+        let [vertical, horizontal] = [self.conv.axis(0), self.conv.axis(1)];
+        let columns = (pixels.len() - 1) * horizontal.stride + self.conv.kernel[1];
+        let across = inside(&horizontal, x, columns);
+        let left = (x * horizontal.stride + across.start).saturating_sub(horizontal.padding);
+        for (ky, row) in strip.chunks_exact_mut(stride).take(self.conv.kernel[0]).enumerate() {
+            let mut row = Row { patches: self, image, row, filled: 0 };
+            match vertical.source(y, ky) {
+                Some(y) => {
+                    row.pad::<S>(across.start);
+                    // SAFETY: the instructions exist.
+                    unsafe {
+                        row.copy::<S>((image * self.conv.input[0] + y) * self.conv.input[1] + left, across.len())
+                    };
+                    row.pad::<S>(columns - across.end);
+                }
+                None => row.pad::<S>(columns),
+            }
+        }
+    }
+
     /// Writes the patches of some pixels, `stride` bytes apart.
     ///
     /// # Safety
     /// The instructions of the set must exist.
     #[inline(always)]
-    pub(super) unsafe fn gather<S: Dots>(&self, pixels: Range<usize>, stride: usize, strip: &mut [u8]) {
+    unsafe fn gather<S: Dots>(&self, pixels: Range<usize>, stride: usize, strip: &mut [u8]) {
         let conv = self.conv;
         if self.channels == 0 {
             return;
@@ -68,14 +114,9 @@ impl Patches<'_> {
         }
     }
 
-    /// Whether neighbouring taps are neighbours in the image.
-    fn is_dense(&self) -> bool {
-        self.conv.groups == 1 && self.conv.dilation == [1, 1] && !self.conv.transposed
-    }
-
     /// The lines and columns of the output whose windows lie inside the image and can be copied by whole lines.
     fn inner(&self) -> [Range<usize>; 2] {
-        [0, 1].map(|axis| match self.is_dense() {
+        [0, 1].map(|axis| match is_dense(self.conv) {
             true => {
                 let (taps, size) = (self.conv.axis(axis), self.size[axis]);
                 taps.inside(0, size).start..taps.inside(self.conv.kernel[axis] - 1, size).end
@@ -111,7 +152,7 @@ impl Patches<'_> {
         let ([vertical, horizontal], [high, wide]) = ([conv.axis(0), conv.axis(1)], conv.kernel);
         let first = |y: usize, x: usize| (image * conv.input[0] + y) * conv.input[1] + x;
         let mut row = Row { patches: self, image, row, filled: 0 };
-        if self.is_dense() {
+        if is_dense(self.conv) {
             let (down, across) = (inside(&vertical, y, high), inside(&horizontal, x, wide));
             let top = (y * vertical.stride + down.start).saturating_sub(vertical.padding);
             let left = (x * horizontal.stride + across.start).saturating_sub(horizontal.padding);

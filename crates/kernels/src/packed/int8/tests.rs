@@ -59,7 +59,7 @@ fn check(pool: &dyn Parallel, conv: &Conv2d) {
         for isa in Isa::available() {
             let mut packed = vec![Line::default(); packed_len(isa, conv, Kind::Bytes)];
             pack(isa, pool, conv, Filter::Rows(&filter), Some(&bias), input_zero, &mut packed);
-            let mut scratch = vec![0; scratch_len(isa, conv, 3)];
+            let mut scratch = vec![0; scratch_len(isa, conv, Kind::Bytes, 3)];
             for par in [&Serial as &dyn Parallel, pool] {
                 let mut output = vec![77; sums.len()];
                 conv2d(isa, par, conv, &quantization, &input, (&packed, &scale), &mut output, &mut scratch);
@@ -88,6 +88,10 @@ fn windows_of_all_kinds() {
         plain,
         Conv2d { stride: [2, 2], ..plain },
         Conv2d { in_channels: 64, ..plain },
+        Conv2d { in_channels: 64, input: [5, 3], ..plain },
+        Conv2d { in_channels: 3, input: [4, 2], ..plain },
+        Conv2d { in_channels: 8, input: [3, 75], stride: [1, 2], out_channels: 70, ..plain },
+        Conv2d { in_channels: 3, input: [2, 40], kernel: [5, 3], padding: [2, 1, 2, 1], ..plain },
         Conv2d { in_channels: 3, kernel: [7, 7], stride: [2, 2], padding: [3; 4], ..plain },
         Conv2d { in_channels: 3, kernel: [2, 9], padding: [0, 8, 1, 8], ..plain },
         Conv2d { stride: [1, 3], padding: [0, 2, 1, 0], kernel: [2, 5], ..plain },
@@ -198,7 +202,7 @@ fn check_dynamic(pool: &dyn Parallel, conv: &Conv2d, kind: Kind, affine: usize) 
             }
         }
         let weights = Weights { packed: &packed, kind, scale: if grouped { &[] } else { &scale }, bias: Some(&bias) };
-        let mut scratch = vec![0; scratch_len(isa, conv, 3)];
+        let mut scratch = vec![0; scratch_len(isa, conv, kind, 3)];
         let mut output = vec![f32::NAN; plain.len()];
         conv2d_dynamic(isa, &Serial, conv, (&input, &affine), weights, &[], &mut output, &mut scratch);
         assert_close(&output, &plain, 1e-5, &(isa, conv, kind));

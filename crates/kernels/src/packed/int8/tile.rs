@@ -6,7 +6,7 @@
 #![allow(unsafe_code, reason = "loads and stores of the micro-kernels")]
 
 use super::dots::{Dots, Portable, each};
-use super::layout::{HEAD, Kind};
+use super::layout::{HEAD, Kind, Layout};
 use super::requantize::Bytes;
 use super::strip::Patches;
 use super::{LANES, Line};
@@ -19,13 +19,17 @@ pub(super) const WIDEST: usize = 4;
 /// One tile: `sums[height x NV lines] = start + rows * panel`.
 ///
 /// # Safety
-/// A kernel of this height and NV lines reads, from each of `height` rows `stride` apart, the bytes of all steps, and from
-/// `panel` all rows of NV lines; it writes `height * NV` lines of sums. All of these must be valid.
+/// A kernel of this height and NV lines reads, from each of `height` rows `stride` apart, the bytes of all steps: those of
+/// each of `runs`, `line` bytes apart; and from `panel` all rows of NV lines. It writes `height * NV` lines of sums. All of
+/// these must be valid.
 pub(super) struct Tile {
     pub(super) height: usize,
     pub(super) rows: *const u8,
     pub(super) stride: usize,
     pub(super) panel: *const Line,
+    pub(super) runs: usize,
+    pub(super) line: usize,
+    /// Steps of a run.
     pub(super) steps: usize,
     /// Steps between changes of scale, if groups have scales.
     pub(super) group_steps: usize,
@@ -45,8 +49,8 @@ pub(super) struct Family {
     pub(super) flip: u8,
     /// Lines of weights that a step takes, if weights are bytes.
     pub(super) lines: usize,
-    /// [`Patches::gather`] for this set.
-    pub(super) gather: unsafe fn(&Patches<'_>, Range<usize>, usize, &mut [u8]),
+    /// [`Patches::fill`] for this set.
+    pub(super) fill: unsafe fn(&Patches<'_>, Range<usize>, &Layout, &mut [u8]),
     /// Most patches of a tile.
     most: usize,
     /// `[width in lines - 1][height - 1]`
@@ -103,13 +107,19 @@ impl Family {
 /// The patches that are multiplied together, of a set that takes two at once; else the second is of no use.
 type Pair = [*const u8; 2];
 
-/// Where the patches of a tile are, and the number of the last one.
+/// Patches of a tile.
 #[inline(always)]
-unsafe fn rows<S: Dots, const MR: usize>(t: &Tile) -> ([Pair; MR], usize) {
-    let last = if S::ROWS == 1 { MR - 1 } else { t.height - 1 };
+fn height<S: Dots, const MR: usize>(t: &Tile) -> usize {
+    if S::ROWS == 1 { MR } else { t.height }
+}
+
+/// Where a run of the patches of a tile is.
+#[inline(always)]
+unsafe fn rows<S: Dots, const MR: usize>(t: &Tile, run: usize) -> [Pair; MR] {
+    let last = height::<S, MR>(t) - 1;
     // SAFETY: these are rows of the tile.
-    let row = |i: usize| unsafe { t.rows.add(i.min(last) * t.stride) };
-    (core::array::from_fn(|i| [row(i * S::ROWS), row(i * S::ROWS + 1)]), last)
+    let row = |i: usize| unsafe { t.rows.add(run * t.line + i.min(last) * t.stride) };
+    core::array::from_fn(|i| [row(i * S::ROWS), row(i * S::ROWS + 1)])
 }
 
 /// Adds some steps to the sums, and returns the line after them.
@@ -154,7 +164,6 @@ unsafe fn steps<S: Dots, const MR: usize, const NV: usize, const NIBBLES: bool>(
 #[inline(always)]
 unsafe fn finish<S: Dots, const MR: usize, const NV: usize>(
     t: &Tile,
-    last: usize,
     sums: &[[S::Sums; NV]; MR],
     body: impl Fn(&mut Line, S::Whole, usize),
 ) {
@@ -164,7 +173,7 @@ unsafe fn finish<S: Dots, const MR: usize, const NV: usize>(
             unsafe {
                 let [first, second] = S::whole(*sums);
                 body(&mut *t.sums.add(i * S::ROWS * NV + j), first, j);
-                if S::ROWS == 2 && 2 * i < last {
+                if S::ROWS == 2 && 2 * i + 1 < t.height {
                     body(&mut *t.sums.add((2 * i + 1) * NV + j), second, j);
                 }
             }
@@ -178,11 +187,12 @@ unsafe fn tile<S: Dots, const MR: usize, const NV: usize, const NIBBLES: bool>(t
     // SAFETY: all accesses are those listed at `Tile`, which the caller vouches for.
     unsafe {
         let mut sums = [each!(NV; |j| S::start(&*t.panel.add(j))); MR];
-        let (rows, last) = rows::<S, MR>(t);
-        steps::<S, MR, NV, NIBBLES>(&rows, 0..t.steps, t.panel.add(HEAD * NV), &mut sums);
+        let mut line = t.panel.add(HEAD * NV);
+        for run in 0..t.runs {
+            line = steps::<S, MR, NV, NIBBLES>(&rows::<S, MR>(t, run), 0..t.steps, line, &mut sums);
+        }
         finish::<S, MR, NV>(
             t,
-            last,
             &sums,
             #[inline(always)]
             |to, sums, _| S::store(to, sums),
@@ -196,9 +206,11 @@ unsafe fn bytes<S: Dots, const MR: usize, const NV: usize>(t: &Tile, to: &Bytes<
     // SAFETY: all accesses are those listed at `Tile` and `Bytes`, which the caller vouches for.
     unsafe {
         let mut sums = [each!(NV; |j| S::start(&*t.panel.add(j))); MR];
-        let (rows, last) = rows::<S, MR>(t);
-        steps::<S, MR, NV, false>(&rows, 0..t.steps, t.panel.add(HEAD * NV), &mut sums);
-        S::narrow(&sums, last + 1, to);
+        let mut line = t.panel.add(HEAD * NV);
+        for run in 0..t.runs {
+            line = steps::<S, MR, NV, false>(&rows::<S, MR>(t, run), 0..t.steps, line, &mut sums);
+        }
+        S::narrow(&sums, height::<S, MR>(t), to);
     }
 }
 
@@ -207,8 +219,8 @@ unsafe fn bytes<S: Dots, const MR: usize, const NV: usize>(t: &Tile, to: &Bytes<
 unsafe fn grouped<S: Dots, const MR: usize, const NV: usize>(t: &Tile) {
     // SAFETY: all accesses are those listed at `Tile`, which the caller vouches for; zero bits are the number zero.
     unsafe {
-        let (rows, last) = rows::<S, MR>(t);
-        t.sums.write_bytes(0, (last + 1) * NV);
+        let rows = rows::<S, MR>(t, 0);
+        t.sums.write_bytes(0, height::<S, MR>(t) * NV);
         let (mut scales, mut line) = (t.panel, t.panel.add(HEAD * NV));
         for group in 0..t.steps / t.group_steps {
             let upper = group % 2 == 1;
@@ -221,7 +233,6 @@ unsafe fn grouped<S: Dots, const MR: usize, const NV: usize>(t: &Tile) {
             line = steps::<S, MR, NV, true>(&rows, range, line, &mut sums);
             finish::<S, MR, NV>(
                 t,
-                last,
                 &sums,
                 #[inline(always)]
                 |to, sums, j| S::add_scaled(to, sums, &*scales.add(j), upper),
@@ -258,14 +269,14 @@ macro_rules! family {
             }
 
             $(#[$feature])?
-            unsafe fn gather(patches: &Patches<'_>, pixels: Range<usize>, stride: usize, strip: &mut [u8]) {
+            unsafe fn fill(patches: &Patches<'_>, pixels: Range<usize>, layout: &Layout, strip: &mut [u8]) {
                 // SAFETY: compiled for the set.
-                unsafe { patches.gather::<$set>(pixels, stride, strip) }
+                unsafe { patches.fill::<$set>(pixels, layout, strip) }
             }
 
             const fn family(most: usize, tiles: &'static [&'static [TileKernel]]) -> Family {
                 let bytes = &[$(&[$(bytes::<$mr, $nv> as BytesKernel),+] as &[BytesKernel]),+];
-                Family { flip: <$set>::FLIP, lines: <$set>::LINES, gather, most, tiles, bytes }
+                Family { flip: <$set>::FLIP, lines: <$set>::LINES, fill, most, tiles, bytes }
             }
 
             pub(super) static FAMILIES: [Family; 3] = [
