@@ -7,10 +7,12 @@
 #![allow(unsafe_code, reason = "disjoint slices of few blocks, by ranges that were checked when they were given out")]
 
 mod bank;
+mod pace;
 mod pages;
 
 use crate::weights::Known;
 pub(crate) use bank::Bank;
+pub(crate) use pace::Pace;
 pub(crate) use pages::{Aligned, Store};
 use sconce_graph::ValueId;
 use std::marker::PhantomData;

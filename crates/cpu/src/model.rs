@@ -1,7 +1,7 @@
 //! A graph made ready, and what a caller keeps to run it.
 
 use crate::lower::lower;
-use crate::memory::{Bank, Memory};
+use crate::memory::{Bank, Memory, Pace};
 use crate::plan::Plan;
 use crate::profile::Times;
 use crate::steps::Context;
@@ -65,6 +65,7 @@ pub struct Model {
     packed: Packed,
     plans: Mutex<Vec<Arc<Plan>>>,
     bank: Arc<Bank>,
+    pace: Pace,
 }
 
 impl Model {
@@ -74,8 +75,14 @@ impl Model {
         check(&graph, constants).map_err(Error)?;
         lower(&mut graph, constants);
         let packed = Packed::new(&graph, options.isa, options.exact, constants);
-        let model =
-            Self { graph: Arc::new(graph), options, packed, plans: Mutex::new(Vec::new()), bank: Bank::shared() };
+        let model = Self {
+            graph: Arc::new(graph),
+            options,
+            packed,
+            plans: Mutex::new(Vec::new()),
+            bank: Bank::shared(),
+            pace: Pace::default(),
+        };
         // What cannot be planned is said now, not in the first run.
         let bounds: Vec<Shape> = model.graph.inputs.iter().map(|&id| model.graph.ty(id).sizes()).collect();
         model.plan(&bounds.iter().map(Vec::as_slice).collect::<Vec<_>>(), options.width)?;
@@ -122,6 +129,7 @@ impl Model {
         outputs: &mut [&mut [u8]],
     ) -> Result<(), Error> {
         plan.check_arguments(inputs, outputs).map_err(Error)?;
+        let started = self.pace.start();
         let missing = || Error(format!("there is no memory for an arena of {} bytes", plan.arena_bytes()));
         let mut arena = self.bank.lend(plan.arena_bytes()).ok_or_else(missing)?;
         let known = Known { graph: &self.graph, constants, packed: &self.packed };
@@ -134,6 +142,7 @@ impl Model {
             }
             None => plan.run(&context, &mut memory, |_| ()),
         }
+        self.pace.finish(started, || self.packed.settle() || arena.settle());
         self.bank.give_back(arena);
         Ok(())
     }

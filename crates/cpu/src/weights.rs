@@ -394,6 +394,11 @@ impl Packed {
         }
     }
 
+    /// Brings a little of it onto large pages; whether there was something left to do.
+    pub(crate) fn settle(&self) -> bool {
+        self.store.settle()
+    }
+
     /// Bytes packed so far.
     pub(crate) fn bytes(&self) -> usize {
         let constants = self.constants.iter().filter_map(OnceLock::get).map(|aligned| aligned.bytes().len());

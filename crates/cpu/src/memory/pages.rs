@@ -3,9 +3,12 @@
 //! A program's weights are most of its memory, and on the way to the first output much of the time goes to having that
 //! memory at all: the system clears it page by page, as each is first touched, and every touch is an interruption. So
 //! larger blocks are mapped, which leaves them untouched until they are filled, and the pages of what is about to be
-//! filled are asked for together, where the system can do that. (Pages of two megabytes would be fewer. But on virtual machines
-//! that hand free ones back to their host, those are the ones that must be fetched again: the first run took up to twice as
-//! long.)
+//! filled are asked for together, where the system can do that.
+//!
+//! Pages of two megabytes would be fewer, and later, when the weights of a net pass by in every run, the processor finds its
+//! way to them faster: nets of large weights gain up to a tenth. But on virtual machines that hand free ones back to their host,
+//! those are the ones that must be fetched again, and the first run would take up to twice as long. So memory settles: later
+//! runs bring some onto large pages, one after the other, until all are ([`Region::settle`]).
 //!
 //! Weights of all layers are cut from few such blocks. Reserving costs nothing: what of a block is not used is never
 //! touched.
@@ -14,6 +17,8 @@ use super::ALIGN;
 use memmap2::{MmapMut, MmapOptions};
 use sconce_parallel::{Parallel, Serial};
 use std::ops::Range;
+#[cfg(target_os = "linux")]
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Blocks of less than this come from the heap.
@@ -23,9 +28,14 @@ const MOST_RESERVED: usize = 64 << 20;
 /// Bytes of pages that are asked for together: whole pages, whatever their size.
 #[cfg(target_os = "linux")]
 const TOGETHER: usize = 2 << 20;
-/// The least size of a page.
+/// The least size of a page, and that of a large one.
 #[cfg(target_os = "linux")]
 const PAGE: usize = 4096;
+#[cfg(target_os = "linux")]
+const LARGE_PAGE: usize = 2 << 20;
+/// Brings a range onto large pages: known to Linux from 6.1 on, an error before.
+#[cfg(target_os = "linux")]
+const MADV_COLLAPSE: libc::c_int = 25;
 
 /// A block of memory, cut into parts that do not overlap.
 #[derive(Debug)]
@@ -34,6 +44,9 @@ struct Region {
     bytes: usize,
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "held until the block is dropped"))]
     held: Held,
+    /// Large pages that were tried.
+    #[cfg(target_os = "linux")]
+    settled: AtomicUsize,
 }
 
 /// What keeps a block.
@@ -55,7 +68,7 @@ impl Region {
     fn mapped(bytes: usize) -> Option<Self> {
         let mut map = MmapOptions::new().len(bytes).no_reserve_swap().map_anon().ok()?;
         let start = map.as_mut_ptr();
-        Some(Self { start, bytes, held: Held::Mapped(map) })
+        Some(Self::new(start, bytes, Held::Mapped(map)))
     }
 
     /// A block of the heap.
@@ -66,7 +79,17 @@ impl Region {
         words.resize(length, 0u64);
         let start = words.as_mut_ptr();
         let start = start.wrapping_add(start.align_offset(ALIGN).min(ALIGN / 8)).cast();
-        Some(Self { start, bytes, held: Held::Words(words) })
+        Some(Self::new(start, bytes, Held::Words(words)))
+    }
+
+    fn new(start: *mut u8, bytes: usize, held: Held) -> Self {
+        Self {
+            start,
+            bytes,
+            held,
+            #[cfg(target_os = "linux")]
+            settled: AtomicUsize::new(0),
+        }
     }
 
     /// Asks for the pages of a part that is about to be filled. A wish: they come anyway when they are touched.
@@ -83,6 +106,27 @@ impl Region {
 
     #[cfg(not(target_os = "linux"))]
     fn expect(&self, _: &dyn Parallel, _: Range<usize>) {}
+
+    /// Brings the next two megabytes of the first so many bytes onto a large page; whether there were any. A wish as well, and
+    /// not repeated: systems may have no large page, or not know how.
+    #[cfg(target_os = "linux")]
+    fn settle(&self, used: usize) -> bool {
+        let Held::Mapped(_) = &self.held else { return false };
+        let start = self.start.addr();
+        let page = start.next_multiple_of(LARGE_PAGE) - start + self.settled.load(Ordering::Relaxed) * LARGE_PAGE;
+        if page + LARGE_PAGE > used.min(self.bytes) {
+            return false;
+        }
+        self.settled.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the page lies in the block, which is mapped; what it holds and where it is seen does not change.
+        unsafe { libc::madvise(self.start.wrapping_add(page).cast(), LARGE_PAGE, MADV_COLLAPSE) };
+        true
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn settle(&self, _: usize) -> bool {
+        false
+    }
 }
 
 /// Bytes that start on a cache line.
@@ -102,6 +146,11 @@ impl Aligned {
             region.expect(&Serial, 0..bytes);
         }
         Some(Self { region: Some(Arc::new(region)), start: 0, bytes })
+    }
+
+    /// Brings a little of it onto large pages; whether there was something left to do.
+    pub(crate) fn settle(&self) -> bool {
+        self.region.as_ref().is_some_and(|region| region.settle(self.start + self.bytes))
     }
 
     /// The bytes.
@@ -124,34 +173,40 @@ impl Aligned {
 pub(crate) struct Store {
     /// How much is reserved at a time; nothing if it is not worth it.
     reserve: usize,
-    /// The block in use, and how much of it is given out.
-    open: Mutex<Option<(Arc<Region>, usize)>>,
+    /// All blocks, and how much of each is given out. The last one is in use.
+    blocks: Mutex<Vec<(Arc<Region>, usize)>>,
 }
 
 impl Store {
     /// For about so many bytes in all.
     pub(crate) fn new(expected: usize) -> Self {
         let reserve = if expected < WORTH_MAPPING { 0 } else { expected.min(MOST_RESERVED) };
-        Self { reserve, open: Mutex::new(None) }
+        Self { reserve, blocks: Mutex::default() }
     }
 
     /// So many zeros, for what is no larger than a few times the program itself.
     pub(crate) fn take(&self, par: &dyn Parallel, bytes: usize) -> Aligned {
         let lack = || panic!("there is no memory for {bytes} bytes of weights");
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = |(region, used): &(Arc<Region>, usize)| region.bytes - used >= bytes;
-        if self.reserve > 0 && !open.as_ref().is_some_and(room) {
-            *open = Region::mapped(bytes.max(self.reserve)).map(|region| (Arc::new(region), 0));
+        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_room = |(region, used): &(Arc<Region>, usize)| region.bytes - used >= bytes;
+        if self.reserve > 0 && !blocks.last().is_some_and(has_room) {
+            blocks.extend(Region::mapped(bytes.max(self.reserve)).map(|region| (Arc::new(region), 0)));
         }
-        match &mut *open {
-            Some((region, used)) if self.reserve > 0 => {
+        match blocks.last_mut().filter(|block| has_room(block)) {
+            Some((region, used)) => {
                 let start = *used;
                 *used = (start + bytes).next_multiple_of(ALIGN).min(region.bytes);
                 region.expect(par, start..start + bytes);
                 Aligned { region: Some(region.clone()), start, bytes }
             }
-            _ => Aligned::try_new(bytes).unwrap_or_else(lack),
+            None => Aligned::try_new(bytes).unwrap_or_else(lack),
         }
+    }
+
+    /// Brings a little of what was given out onto large pages; whether there was something left to do.
+    pub(crate) fn settle(&self) -> bool {
+        let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        blocks.iter().any(|(region, used)| region.settle(*used))
     }
 }
 
@@ -176,6 +231,28 @@ mod tests {
                 assert!(part.bytes().iter().all(|&byte| byte == index as u8 + 1), "part {index} of {expected}");
             }
         }
+    }
+
+    #[test]
+    fn settling_ends_and_changes_nothing() {
+        let store = Store::new(9 << 20);
+        let sizes = [5 << 20, 100, 4 << 20, 20 << 20];
+        let mut parts: Vec<_> = sizes.iter().map(|&bytes| store.take(&Serial, bytes)).collect();
+        let value = |index: usize| (index % 251) as u8;
+        for part in &mut parts {
+            part.bytes_mut().iter_mut().enumerate().for_each(|(index, byte)| *byte = value(index));
+        }
+        let steps = std::iter::from_fn(|| store.settle().then_some(())).take(100).count();
+        // Of two blocks, 9 and 20 megabytes, all whole pages of two, wherever the first one starts.
+        let pages = if cfg!(target_os = "linux") { 3 + 9..=4 + 10 } else { 0..=0 };
+        assert!(pages.contains(&steps), "{steps} pages");
+        let arena = Aligned::try_new(5 << 20).unwrap();
+        let steps = std::iter::from_fn(|| arena.settle().then_some(())).take(100).count();
+        assert!(if cfg!(target_os = "linux") { 1..=2 } else { 0..=0 }.contains(&steps), "{steps} pages");
+        for part in parts {
+            assert!(part.bytes().iter().enumerate().all(|(index, byte)| *byte == value(index)));
+        }
+        assert!(!Aligned::try_new(1000).unwrap().settle() && !Store::new(0).settle());
     }
 
     #[test]

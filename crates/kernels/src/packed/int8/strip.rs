@@ -36,9 +36,11 @@ impl Patches<'_> {
     #[inline(always)]
     pub(super) unsafe fn fill<S: Dots>(&self, pixels: Range<usize>, layout: &Layout, strip: &mut [u8]) {
         // SAFETY: the instructions exist.
-        match layout.is_in_lines() {
-            true => unsafe { self.lines::<S>(pixels, layout.strip.line, strip) },
-            false => unsafe { self.gather::<S>(pixels, layout.strip.step, strip) },
+        unsafe {
+            match layout.is_in_lines() {
+                true => self.lines::<S>(pixels, layout.strip.line, strip),
+                false => self.gather::<S>(pixels, layout.strip.step, strip),
+            }
         }
     }
 
