@@ -4,7 +4,7 @@
 //! each tap of the filter there is a list of addresses, one per pixel, where the channels under that tap lie (a row of
 //! padding stands in for what is outside). Nothing is copied, and a one-by-one convolution or a linear layer is the case
 //! of one tap. Where all pixels of a tile have a row of taps inside the image, its channels lie side by side, and the row
-//! is taken as one tap with more channels.
+//! is taken as one tap with more channels. At the borders of images with few channels it is so, too, of a copy.
 //!
 //! ```text
 //!                     packed weights: panels of nr output channels
@@ -22,6 +22,7 @@
 #![allow(unsafe_code, reason = "addresses handed to the micro-kernels")]
 
 pub mod int8;
+mod patches;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tile;
@@ -31,8 +32,8 @@ use crate::gemm::transpose;
 use crate::isa::Isa;
 use crate::split::{self, Block, Cut};
 use crate::taps::Taps;
-use core::mem::MaybeUninit;
 use core::ops::Range;
+use patches::{Address, Copied, Patches};
 use sconce_parallel::{Parallel, Serial};
 use tile::{Family, MOST_ROWS, Tile};
 
@@ -288,97 +289,6 @@ fn cuts((mr, nr): (usize, usize), (m, n): (usize, usize), width: usize) -> (Cut,
     (Cut { parts: parts.0, unit: mr }, Cut { parts: parts.1, unit: nr })
 }
 
-/// Where the channels under a tap of a pixel lie. There is room for more than most tiles need, so it is not filled first.
-type Address = MaybeUninit<*const f32>;
-
-/// Where the channels under each tap of each output pixel lie.
-struct Patches<'a> {
-    conv: &'a Conv2d,
-    /// Height and width of the output.
-    size: [usize; 2],
-    /// The image, from the first channel of the group on.
-    input: &'a [f32],
-    padding: *const f32,
-}
-
-// SAFETY: addresses of slices that outlive the call, only read.
-unsafe impl Sync for Patches<'_> {}
-
-impl Patches<'_> {
-    /// Writes the addresses for some pixels: `addresses[tap * rows + i]` is that of pixel `first + i`. Answers how many
-    /// taps there are and how many elements lie under each.
-    fn addresses(&self, pixels: Range<usize>, addresses: &mut [Address]) -> (usize, usize) {
-        let (conv, rows) = (self.conv, pixels.len());
-        if self.conv.is_pixelwise() {
-            self.spaced(pixels.start * conv.in_channels, conv.in_channels, &mut addresses[..rows]);
-            return (1, conv.group_in());
-        }
-        let [height, width] = self.size;
-        // Divisions are slow: the place of the first pixel is computed, those of the others are counted.
-        let (line, mut x) = (pixels.start / width, pixels.start % width);
-        let (mut image, mut y) = (line / height, line % height);
-        // Most tiles lie in one line; those that do not may touch both of its ends.
-        let one_line = x + rows <= width;
-        let joined = self.joins_taps(if one_line { x..x + rows } else { 0..width });
-        if joined && one_line {
-            self.line_of_addresses(image, y, x, rows, addresses);
-            return (conv.kernel[0], conv.kernel[1] * conv.group_in());
-        }
-        let [vertical, horizontal] = [conv.axis(0), conv.axis(1)];
-        let across = if joined { 1 } else { conv.kernel[1] };
-        for i in 0..rows {
-            for ky in 0..conv.kernel[0] {
-                let line = vertical.source(y, ky).map(|y| (image * conv.input[0] + y) * conv.input[1]);
-                let slots = &mut addresses[ky * across * rows..][..across * rows];
-                for (kx, slot) in slots[i..].iter_mut().step_by(rows).enumerate() {
-                    let at = line.and_then(|line| Some(line + horizontal.source(x, kx)?));
-                    slot.write(at.map_or(self.padding, |at| self.input[at * conv.in_channels..].as_ptr()));
-                }
-            }
-            x += 1;
-            if x == width {
-                (x, y) = (0, y + 1);
-            }
-            if y == height {
-                (y, image) = (0, image + 1);
-            }
-        }
-        (conv.kernel[0] * across, if joined { conv.kernel[1] * conv.group_in() } else { conv.group_in() })
-    }
-
-    /// The addresses of neighbouring pixels whose taps are joined: they are evenly spaced.
-    fn line_of_addresses(&self, image: usize, y: usize, x: usize, rows: usize, addresses: &mut [Address]) {
-        let (conv, vertical) = (self.conv, self.conv.axis(0));
-        let left = x * conv.stride[1] - conv.padding[1];
-        let step = conv.stride[1] * conv.in_channels;
-        for (ky, slots) in addresses.chunks_exact_mut(rows).take(conv.kernel[0]).enumerate() {
-            match vertical.source(y, ky) {
-                None => slots.fill(Address::new(self.padding)),
-                Some(y) => {
-                    self.spaced(((image * conv.input[0] + y) * conv.input[1] + left) * conv.in_channels, step, slots)
-                }
-            }
-        }
-    }
-
-    /// Addresses from one element of the image on, `step` elements apart.
-    #[inline(always)]
-    fn spaced(&self, start: usize, step: usize, slots: &mut [Address]) {
-        let line = &self.input[start..start + (slots.len() - 1) * step + 1];
-        for (i, slot) in slots.iter_mut().enumerate() {
-            slot.write(line.as_ptr().wrapping_add(i * step));
-        }
-    }
-
-    /// Whether the taps of a row lie side by side in the image for these output columns.
-    fn joins_taps(&self, columns: Range<usize>) -> bool {
-        let (conv, axis) = (self.conv, self.conv.axis(1));
-        let inside = |column: usize, tap: usize| axis.source(column, tap).is_some();
-        let side_by_side = conv.dilation[1] == 1 && conv.groups == 1 && !conv.transposed;
-        side_by_side && inside(columns.start, 0) && inside(columns.end - 1, conv.kernel[1] - 1)
-    }
-}
-
 /// What all tasks of a convolution (of one group) share.
 struct Job<'a> {
     isa: Isa,
@@ -400,13 +310,14 @@ impl Job<'_> {
         let (rows, columns) = (block.rows.clone(), block.columns.clone());
         let tiles = rows.len().div_ceil(self.family.mr);
         let mut addresses = [Address::uninit(); MOST_TAPS * MOST_ROWS];
+        let mut copied = Copied::default();
         let mut finished = rows.start;
         for first in columns.clone().step_by(near) {
             let panels = first..columns.end.min(first + near);
             for tile in 0..tiles {
                 let top = rows.start + rows.len() * tile / tiles;
                 let bottom = rows.start + rows.len() * (tile + 1) / tiles;
-                let taps = self.patches.addresses(top..bottom, &mut addresses);
+                let taps = self.patches.addresses(top..bottom, &mut addresses, &mut copied);
                 for column in panels.clone().step_by(nr) {
                     self.tile(&mut block, top..bottom, column..panels.end.min(column + nr), (taps, &addresses));
                 }
@@ -455,8 +366,8 @@ impl Job<'_> {
             limits,
             ahead: (core::ptr::null(), 0),
         };
-        // SAFETY: as many addresses as the tile reads were written, and point to `channels` elements each, of the image or of padding; the panel was cut to its
-        // length; the tile lies in the block, which this task holds alone, and the residual is as long as the output, as
+        // SAFETY: as many addresses as the tile reads were written, and point to `channels` elements each, of the image, of
+        // padding or of the copy; the panel was cut to its length; the tile lies in the block, which this task holds alone, and the residual is as long as the output, as
         // `conv2d` asserted. The family belongs to a held token.
         unsafe { self.family.tile(rows.len(), width)(&tile) };
     }

@@ -42,6 +42,15 @@ impl Taps {
         let last = last.min(end);
         first.min(last)..last
     }
+
+    /// Which of `count` neighbouring input positions lie inside, if output position `at` sees the first of them under its
+    /// first tap. Only for forward axes.
+    #[inline(always)]
+    pub(crate) fn window(&self, at: usize, count: usize) -> Range<usize> {
+        let first = at * self.stride;
+        let end = (self.size + self.padding).saturating_sub(first).min(count);
+        self.padding.saturating_sub(first).min(end)..end
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@
 use super::super::Conv2d;
 use super::dots::Dots;
 use super::layout::{Layout, is_dense};
-use crate::taps::Taps;
 use core::ops::Range;
 
 /// Where patches come from.
@@ -54,7 +53,7 @@ impl Patches<'_> {
         let (image, y, x) = (pixels.start / (height * width), pixels.start / width % height, pixels.start % width);
         let [vertical, horizontal] = [self.conv.axis(0), self.conv.axis(1)];
         let columns = (pixels.len() - 1) * horizontal.stride + self.conv.kernel[1];
-        let across = inside(&horizontal, x, columns);
+        let across = horizontal.window(x, columns);
         let left = (x * horizontal.stride + across.start).saturating_sub(horizontal.padding);
         for (ky, row) in strip.chunks_exact_mut(stride).take(self.conv.kernel[0]).enumerate() {
             let mut row = Row { patches: self, image, row, filled: 0 };
@@ -155,7 +154,7 @@ impl Patches<'_> {
         let first = |y: usize, x: usize| (image * conv.input[0] + y) * conv.input[1] + x;
         let mut row = Row { patches: self, image, row, filled: 0 };
         if is_dense(self.conv) {
-            let (down, across) = (inside(&vertical, y, high), inside(&horizontal, x, wide));
+            let (down, across) = (vertical.window(y, high), horizontal.window(x, wide));
             let top = (y * vertical.stride + down.start).saturating_sub(vertical.padding);
             let left = (x * horizontal.stride + across.start).saturating_sub(horizontal.padding);
             row.pad::<S>(down.start * wide);
@@ -219,12 +218,4 @@ impl Row<'_, '_> {
             self.filled += bytes;
         }
     }
-}
-
-/// The taps of a window of `taps` that fall inside at output position `at`; they are neighbours.
-#[inline(always)]
-fn inside(axis: &Taps, at: usize, taps: usize) -> Range<usize> {
-    let first = at * axis.stride;
-    let end = (axis.size + axis.padding).saturating_sub(first).min(taps);
-    axis.padding.saturating_sub(first).min(end)..end
 }

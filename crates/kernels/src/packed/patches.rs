@@ -1,0 +1,183 @@
+//! Where a tile finds its inputs: an address for every pixel and tap, or row of taps.
+//!
+//! Inside the image, the taps of a row lie side by side and count as one. At its borders, and where a tile goes on in the next
+//! line, they do not, and there is an address for every tap, of the image or of padding. For few channels that takes longer
+//! than the products: so there the lines under the windows are copied, padding and all, and the taps lie side by side in the
+//! copy.
+
+use super::Conv2d;
+use core::mem::MaybeUninit;
+use core::ops::Range;
+
+/// Elements that are copied at most: a fraction of the first-level cache.
+const COPIED: usize = 2048;
+
+/// Where the channels under a tap of a pixel lie. There is room for more than most tiles need, so it is not filled first.
+pub(super) type Address = MaybeUninit<*const f32>;
+
+/// Where the channels under each tap of each output pixel lie.
+pub(super) struct Patches<'a> {
+    pub(super) conv: &'a Conv2d,
+    /// Height and width of the output.
+    pub(super) size: [usize; 2],
+    /// The image, from the first channel of the group on.
+    pub(super) input: &'a [f32],
+    pub(super) padding: *const f32,
+}
+
+// SAFETY: addresses of slices that outlive the call, only read.
+unsafe impl Sync for Patches<'_> {}
+
+impl Patches<'_> {
+    /// Writes the addresses for some pixels: `addresses[tap * rows + i]` is that of pixel `first + i`. Answers how many
+    /// taps there are and how many elements lie under each.
+    pub(super) fn addresses(
+        &self,
+        pixels: Range<usize>,
+        addresses: &mut [Address],
+        copied: &mut Copied,
+    ) -> (usize, usize) {
+        let (conv, rows) = (self.conv, pixels.len());
+        if self.conv.is_pixelwise() {
+            self.spaced(pixels.start * conv.in_channels, conv.in_channels, &mut addresses[..rows]);
+            return (1, conv.group_in());
+        }
+        let [height, width] = self.size;
+        // Divisions are slow: the place of the first pixel is computed, those of the others are counted.
+        let (line, mut x) = (pixels.start / width, pixels.start % width);
+        let (mut image, mut y) = (line / height, line % height);
+        // Most tiles lie in one line; those that do not may touch both of its ends.
+        let one_line = x + rows <= width;
+        let joined = self.joins_taps(if one_line { x..x + rows } else { 0..width });
+        if joined && one_line {
+            self.line_of_addresses(image, y, x, rows, addresses);
+            return (conv.kernel[0], conv.kernel[1] * conv.group_in());
+        }
+        if self.is_dense() && !joined && self.copy(pixels.clone(), copied) {
+            self.addresses_of_copy(pixels, copied, addresses);
+            return (conv.kernel[0], conv.kernel[1] * conv.group_in());
+        }
+        let [vertical, horizontal] = [conv.axis(0), conv.axis(1)];
+        let across = if joined { 1 } else { conv.kernel[1] };
+        for i in 0..rows {
+            for ky in 0..conv.kernel[0] {
+                let line = vertical.source(y, ky).map(|y| (image * conv.input[0] + y) * conv.input[1]);
+                let slots = &mut addresses[ky * across * rows..][..across * rows];
+                for (kx, slot) in slots[i..].iter_mut().step_by(rows).enumerate() {
+                    let at = line.and_then(|line| Some(line + horizontal.source(x, kx)?));
+                    slot.write(at.map_or(self.padding, |at| self.input[at * conv.in_channels..].as_ptr()));
+                }
+            }
+            x += 1;
+            if x == width {
+                (x, y) = (0, y + 1);
+            }
+            if y == height {
+                (y, image) = (0, image + 1);
+            }
+        }
+        (conv.kernel[0] * across, if joined { conv.kernel[1] * conv.group_in() } else { conv.group_in() })
+    }
+
+    /// The addresses of neighbouring pixels whose taps are joined: they are evenly spaced.
+    fn line_of_addresses(&self, image: usize, y: usize, x: usize, rows: usize, addresses: &mut [Address]) {
+        let (conv, vertical) = (self.conv, self.conv.axis(0));
+        let left = x * conv.stride[1] - conv.padding[1];
+        let step = conv.stride[1] * conv.in_channels;
+        for (ky, slots) in addresses.chunks_exact_mut(rows).take(conv.kernel[0]).enumerate() {
+            match vertical.source(y, ky) {
+                None => slots.fill(Address::new(self.padding)),
+                Some(y) => {
+                    self.spaced(((image * conv.input[0] + y) * conv.input[1] + left) * conv.in_channels, step, slots)
+                }
+            }
+        }
+    }
+
+    /// Addresses from one element of the image on, `step` elements apart.
+    #[inline(always)]
+    fn spaced(&self, start: usize, step: usize, slots: &mut [Address]) {
+        let line = &self.input[start..start + (slots.len() - 1) * step + 1];
+        for (i, slot) in slots.iter_mut().enumerate() {
+            slot.write(line.as_ptr().wrapping_add(i * step));
+        }
+    }
+
+    /// Whether the taps of a row are neighbours in the image.
+    fn is_dense(&self) -> bool {
+        self.conv.dilation[1] == 1 && self.conv.groups == 1 && !self.conv.transposed
+    }
+
+    /// Whether the taps of a row lie side by side in the image for these output columns.
+    fn joins_taps(&self, columns: Range<usize>) -> bool {
+        let axis = self.conv.axis(1);
+        let inside = |column: usize, tap: usize| axis.source(column, tap).is_some();
+        self.is_dense() && inside(columns.start, 0) && inside(columns.end - 1, self.conv.kernel[1] - 1)
+    }
+
+    /// Copies the lines under the windows of some pixels, with their padding; whether there is room.
+    fn copy(&self, pixels: Range<usize>, copied: &mut Copied) -> bool {
+        let (conv, [vertical, horizontal]) = (self.conv, [self.conv.axis(0), self.conv.axis(1)]);
+        let columns: usize = self.runs(pixels.clone()).map(|(.., columns)| columns).sum();
+        if conv.kernel[0] * columns * conv.in_channels > COPIED {
+            return false;
+        }
+        let mut rest = &mut copied.0[..];
+        for (image, y, x, columns) in self.runs(pixels) {
+            let across = horizontal.window(x, columns);
+            let left = (x * conv.stride[1] + across.start).saturating_sub(conv.padding[1]);
+            let [start, end, columns] = [across.start, across.end, columns].map(|column| column * conv.in_channels);
+            for ky in 0..conv.kernel[0] {
+                let (line, after) = core::mem::take(&mut rest).split_at_mut(columns);
+                rest = after;
+                match vertical.source(y, ky) {
+                    Some(y) => {
+                        let from = ((image * conv.input[0] + y) * conv.input[1] + left) * conv.in_channels;
+                        line[..start].fill(0.0);
+                        line[start..end].copy_from_slice(&self.input[from..from + end - start]);
+                        line[end..].fill(0.0);
+                    }
+                    None => line.fill(0.0),
+                }
+            }
+        }
+        true
+    }
+
+    /// The addresses in the copy of the same pixels.
+    fn addresses_of_copy(&self, pixels: Range<usize>, copied: &Copied, addresses: &mut [Address]) {
+        let (conv, rows) = (self.conv, pixels.len());
+        let (mut line, mut first) = (copied.0.as_ptr(), 0);
+        for (_, _, _, columns) in self.runs(pixels) {
+            let count = (columns - conv.kernel[1]) / conv.stride[1] + 1;
+            for ky in 0..conv.kernel[0] {
+                for (i, slot) in addresses[ky * rows + first..][..count].iter_mut().enumerate() {
+                    slot.write(line.wrapping_add(i * conv.stride[1] * conv.in_channels));
+                }
+                line = line.wrapping_add(columns * conv.in_channels);
+            }
+            first += count;
+        }
+    }
+
+    /// Neighbouring pixels of one line each: the image, its line and column, and how many columns are under their windows.
+    fn runs(&self, pixels: Range<usize>) -> impl Iterator<Item = (usize, usize, usize, usize)> + use<> {
+        let ([height, width], [_, stride], [_, kernel]) = (self.size, self.conv.stride, self.conv.kernel);
+        let mut pixel = pixels.start;
+        core::iter::from_fn(move || {
+            let (line, x) = (pixel / width, pixel % width);
+            let count = (pixels.end - pixel).min(width - x);
+            pixel += count;
+            (count > 0).then(|| (line / height, line % height, x, (count - 1) * stride + kernel))
+        })
+    }
+}
+
+/// Room for the lines under the windows of a tile.
+pub(super) struct Copied([f32; COPIED]);
+
+impl Default for Copied {
+    fn default() -> Self {
+        Self([0.0; COPIED])
+    }
+}
