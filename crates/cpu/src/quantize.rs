@@ -12,8 +12,8 @@ pub(crate) enum Product {
     /// With scales that are known, to bytes.
     Static {
         quantization: Quantization,
-        /// The input's scale divided by the output's.
-        ratio: f32,
+        /// The scales of input and output.
+        scales: (f32, f32),
     },
     /// With scales found at run time, to numbers.
     Dynamic(Kind),
@@ -33,7 +33,7 @@ pub(crate) fn product(graph: &Graph, node: &Node) -> Option<Product> {
             let (out_scale, _) = per_tensor(graph, node.outputs[0])?;
             let alone =
                 !depthwise || graph.ty(node.inputs[1]).sizes().last() == graph.ty(node.inputs[0]).sizes().last();
-            alone.then_some(Product::Static { quantization, ratio: scale / out_scale })
+            alone.then_some(Product::Static { quantization, scales: (scale, out_scale) })
         }
         Scheme::PerToken { dims } if convolves => dynamic_form(graph, node, dims).map(Product::Dynamic),
         _ => None,

@@ -331,8 +331,8 @@ impl Site<'_> {
         let (node, filter, bias) = (self.place, self.node.inputs[1], self.node.inputs.get(2).copied());
         let scratch = |kind| int8::scratch_len(self.options.isa, &conv, kind, self.width);
         match product(self.graph, self.node) {
-            Some(Product::Static { quantization, ratio }) => {
-                let step = ConvolutionInt8 { node, conv, filter, layout, bias, quantization, ratio };
+            Some(Product::Static { quantization, scales }) => {
+                let step = ConvolutionInt8 { node, conv, filter, layout, bias, quantization, scales };
                 let (reads, scratch) = (vec![self.node.inputs[0]], scratch(int8::Kind::Bytes));
                 Some(Selected { step: Box::new(step), reads, scratch, before: Vec::new() })
             }
@@ -394,9 +394,9 @@ impl Site<'_> {
     }
 
     fn depthwise(&self, geometry: Depthwise) -> Option<Selected> {
-        if let Some(Product::Static { quantization, ratio }) = product(self.graph, self.node) {
+        if let Some(Product::Static { quantization, scales }) = product(self.graph, self.node) {
             let (filter, bias) = (self.node.inputs[1], self.node.inputs.get(2).copied());
-            let step = DepthwiseInt8 { node: self.place, geometry, filter, bias, quantization, ratio };
+            let step = DepthwiseInt8 { node: self.place, geometry, filter, bias, quantization, scales };
             let reads = vec![self.node.inputs[0]];
             return geometry.output().map(|_| Selected { step: Box::new(step), reads, scratch: 0, before: Vec::new() });
         }
