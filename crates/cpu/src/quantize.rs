@@ -2,8 +2,9 @@
 //!
 //! Both the pass that converts everything else to `float32` and the choice of steps ask here, so that they agree.
 
+use crate::steps::Repeat;
 use sconce_format::ScalarType;
-use sconce_graph::{Combine, Function, Graph, Node, Op, Quantized, Scheme, Storage, Then, ValueId};
+use sconce_graph::{Combine, Dim, Function, Graph, Node, Op, Quantized, Scheme, Storage, Then, ValueId};
 use sconce_kernels::packed::int8::{Kind, Quantization};
 
 /// How a product of bytes is computed.
@@ -114,7 +115,9 @@ pub(crate) fn element_wise(graph: &Graph, node: &Node) -> bool {
     let functions = node.then.iter().all(|then| matches!(then, Then::Apply(_)));
     let suits = match &node.op {
         Op::Map(_) => true,
-        Op::Combine(_) => alike(graph, node) || gate(graph, node).is_some() && is_limited(&node.then),
+        Op::Combine(_) => {
+            alike(graph, node) || is_limited(&node.then) && (gate(graph, node).is_some() || repeats(graph, node))
+        }
         Op::Reduce { axes, .. } => axes.is_sorted_by(|a, b| a + 1 == *b) && !axes.is_empty(),
         _ => false,
     };
@@ -124,6 +127,19 @@ pub(crate) fn element_wise(graph: &Graph, node: &Node) -> bool {
 /// Whether the operands and the result of a node have the same sizes.
 fn alike(graph: &Graph, node: &Node) -> bool {
     node.inputs.iter().all(|&id| graph.ty(id).dims == graph.ty(node.outputs[0]).dims)
+}
+
+/// Whether a node is a sum of one operand as large as the result and one that is repeated along one group of dimensions.
+fn repeats(graph: &Graph, node: &Node) -> bool {
+    let fixed = |id: ValueId| graph.ty(id).dims.iter().all(|dim| matches!(dim, Dim::Fixed(_)));
+    let sum = matches!(node.op, Op::Combine(Combine::Add | Combine::Subtract));
+    let known = per_tensor(graph, node.outputs[0]).is_some_and(|(_, zero)| i8::try_from(zero).is_ok());
+    let whole = graph.ty(node.outputs[0]).sizes();
+    let sizes = |index: usize| graph.ty(node.inputs[index]).sizes();
+    let either = [(0, 1), (1, 0)];
+    sum && known
+        && node.inputs.iter().chain(&node.outputs).all(|&id| fixed(id))
+        && either.into_iter().any(|(a, b)| sizes(a) == whole && Repeat::of(&sizes(b), &whole).is_some())
 }
 
 /// Image and gate of a product with one factor for each channel, the last dimension.

@@ -11,7 +11,7 @@ mod norm;
 mod quantized;
 mod strips;
 
-pub(crate) use bytes::{GateBytes, MapBytes, SumBytes, ToBytes};
+pub(crate) use bytes::{GateBytes, MapBytes, Repeat, SumBytes, ToBytes};
 pub(crate) use convert::{CombineKinds, Convert, Kind, MeanInt8, ROW_HEAD, table};
 pub(crate) use convolution::{Convolution, DepthwiseConvolution, Filter, Gated, Parameters, Winograd};
 use elementwise::combine;

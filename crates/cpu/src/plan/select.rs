@@ -5,8 +5,8 @@ use crate::quantize::{Product, element_wise, gate, limits, per_tensor, product};
 use crate::steps::{
     Affine, After, ArgMaxPool, Combine, CombineKinds, Concat, Convert, Convolution, ConvolutionDynamic,
     ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Filter, GateBytes, Gated, Kind, LayerNorm, MOST_AFTER, Map,
-    MapBytes, MatMul, Mean, MeanInt8, Pad, Parameters, Pool, PoolKind, Rearrange, ResizeBilinear, ResizeNearest,
-    Softmax, Step, SumBytes, ToBytes, Winograd, function, table,
+    MapBytes, MatMul, Mean, MeanInt8, Pad, Parameters, Pool, PoolKind, Rearrange, Repeat, ResizeBilinear,
+    ResizeNearest, Softmax, Step, SumBytes, ToBytes, Winograd, function, table,
 };
 use crate::weights::{element_count, is_known};
 use sconce_format::ScalarType;
@@ -236,7 +236,14 @@ impl Site<'_> {
             _ => return None,
         };
         let (second, second_zero) = from(1)?;
-        Some(self.step(SumBytes { from: [from(0)?, (sign * second, second_zero)], to }, 2, 0))
+        let whole = self.output();
+        let repeat = match [0, 1].into_iter().find(|&index| self.input(index) != whole) {
+            Some(index) => {
+                Some((index, Repeat::of(self.input(index), whole).filter(|_| self.input(1 - index) == whole)?))
+            }
+            None => None,
+        };
+        Some(self.step(SumBytes { from: [from(0)?, (sign * second, second_zero)], to, repeat }, 2, 0))
     }
 
     fn kind(&self, value: ValueId) -> Option<Kind> {

@@ -1,0 +1,72 @@
+//! Sums of bytes are those of XNNPACK, bit for bit: whole numbers with factors of 21 bits, halves rounded up.
+use sconce_cpu::{Model, Options, Session};
+use sconce_graph::{Constants, Source, parse};
+use sconce_parallel::{Parallel, Pool, Serial};
+
+struct Nothing;
+
+impl Constants for Nothing {
+    fn bytes<'a>(&'a self, _: &'a Source) -> Option<&'a [u8]> {
+        None
+    }
+}
+
+const SCALES: [f32; 3] = [0.030442936, 0.0012981, 0.030357271];
+const ZEROS: [i32; 3] = [-1, 4, 0];
+
+/// The result, in words: each factor is a multiple of 2^-20 (the larger one is between 1 and 2), the sum is rounded to the
+/// nearest whole number, halves up.
+fn expected(a: i8, b: i8, sign: f64) -> i8 {
+    let unit = f64::from(1 << 20);
+    let factor = |index: usize| (f64::from(SCALES[index] / SCALES[2]) * unit).round_ties_even();
+    let steps = |byte: i8, index: usize| f64::from(i32::from(byte) - ZEROS[index]) * factor(index);
+    let sum = (steps(a, 0) + sign * steps(b, 1)) / unit;
+    ((sum + 0.5).floor() + f64::from(ZEROS[2])).clamp(-128.0, 127.0) as i8
+}
+
+fn list(sizes: &[usize]) -> String {
+    sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Bytes that differ from place to place.
+fn bytes(start: u32, count: usize) -> Vec<u8> {
+    (start..).take(count).map(|i| (i.wrapping_mul(2_654_435_761) >> 21) as u8).collect()
+}
+
+#[test]
+fn sums_of_bytes_are_those_of_whole_numbers() {
+    // Sizes of the operands, and the place in the second for a place in the result.
+    type Place = fn(usize) -> usize;
+    let cases: [(&[usize], &[usize], Place); 5] = [
+        (&[40, 50, 37], &[40, 50, 37], |i| i),
+        (&[40, 50, 37], &[50, 37], |i| i % (50 * 37)),
+        (&[40, 50, 37], &[40, 1, 37], |i| i / (50 * 37) * 37 + i % 37),
+        (&[40, 50, 37], &[40, 50, 1], |i| i / 37),
+        (&[40, 50, 37], &[], |_| 0),
+    ];
+    for (large, small, place) in cases {
+        for (name, sign) in [("add", 1.0), ("subtract", -1.0)] {
+            let element = |index: usize| format!("q8{{scale: {}, zero: {}}}", SCALES[index], ZEROS[index]);
+            let text = format!(
+                "%0: {}[{large}] = input\n%1: {}[{}] = input\n%2: {}[{large}] = {name} %0, %1\noutput %2\n",
+                element(0),
+                element(1),
+                list(small),
+                element(2),
+                large = list(large),
+            );
+            let inputs = [bytes(7, large.iter().product()), bytes(1000, small.iter().product())];
+            for par in [&Serial as &dyn Parallel, &Pool::new(2)] {
+                let model = Model::new(parse(&text).unwrap(), Options::default(), &Nothing).unwrap();
+                let plan = model.plan(&[large, small], par.width()).unwrap();
+                let mut output = vec![0; inputs[0].len()];
+                let given: [&[u8]; 2] = [&inputs[0], &inputs[1]];
+                model.run(&plan, &mut Session::default(), par, &Nothing, &given, &mut [&mut output]).unwrap();
+                for (i, found) in output.into_iter().enumerate() {
+                    let (a, b) = (inputs[0][i].cast_signed(), inputs[1][place(i)].cast_signed());
+                    assert_eq!(found.cast_signed(), expected(a, b, sign), "{name} {small:?} at {i}: {a} and {b}");
+                }
+            }
+        }
+    }
+}
