@@ -39,6 +39,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1, help="threads of both sides (default 1)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each side (default 3)")
     parser.add_argument("--seconds", type=float, default=3, help="how long a round measures (default 3)")
+    parser.add_argument("--warm-up", type=float, default=0, help="how long a round runs before it measures (default 0)")
     parser.add_argument("--exact", action="store_true", help="pass --exact to sconce")
     parser.add_argument("--scaling", action="store_true", help="compare two threads with two processes")
     options = parser.parse_args()
@@ -103,8 +104,9 @@ def sconce_round(options, file, threads):
 
 
 def start_sconce(options, file, threads):
-    command = [options.sconce, "bench", str(file), "--threads", str(threads), "--seconds", str(options.seconds), "--json"]
-    return subprocess.Popen(command + ["--exact"] * options.exact, stdout=subprocess.PIPE, text=True)
+    command = [options.sconce, "bench", file, "--threads", threads, "--seconds", options.seconds, "--json"]
+    command += ["--warm-up", options.warm_up] + ["--exact"] * options.exact
+    return subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True)
 
 
 def finish_sconce(process):
@@ -128,7 +130,7 @@ def official_round(file, options):
     external = file.with_suffix(".ptd")
     command = [
         sys.executable, OFFICIAL, file, file.with_suffix(".npz"), "forward", options.threads, options.seconds,
-        *[external] * external.exists(),
+        options.warm_up, *[external] * external.exists(),
     ]
     finished = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if finished.returncode != 0:

@@ -30,6 +30,9 @@ pub(crate) struct Bench {
     /// About how long to measure each program
     #[arg(long, value_name = "S", default_value_t = 3.0)]
     seconds: f64,
+    /// How long to run each program before measuring; the first run is never counted
+    #[arg(long, value_name = "S", default_value_t = 0.0)]
+    warm_up: f64,
     /// Adds the time of each operator
     #[arg(long)]
     profile: bool,
@@ -102,6 +105,10 @@ impl Bench {
             session.run_with(&golden::borrow(&bound), |_| ()).map(|()| milliseconds(start.elapsed()))
         };
         let first_ms = time()?;
+        let start = Instant::now();
+        while start.elapsed().as_secs_f64() < self.warm_up {
+            time()?;
+        }
         let mut times = Vec::new();
         let start = Instant::now();
         while times.len() < *RUNS.start() || (times.len() < *RUNS.end() && start.elapsed().as_secs_f64() < self.seconds)
@@ -118,6 +125,7 @@ impl Bench {
             data: &data,
             threads: module.threads(),
             seconds: self.seconds,
+            warm_up: self.warm_up,
         });
         Ok(Measurement {
             file: path.display().to_string(),

@@ -1,6 +1,7 @@
-"""Times a program on the official runtime: MODEL INPUTS.npz METHOD THREADS SECONDS [DATA.ptd]. Prints one line of JSON.
+"""Times a program on the official runtime: MODEL INPUTS.npz METHOD THREADS SECONDS WARM_UP [DATA.ptd].
 
-Of the arrays those named in0, in1, ... count. Memory is in MiB: of the process before the load, and at most.
+Prints one line of JSON.
+ Of the arrays those named in0, in1, ... count. Memory is in MiB: of the process before the load, and at most.
 """
 
 import json
@@ -14,7 +15,7 @@ import numpy as np
 import torch
 from executorch.extension.pybindings import portable_lib
 
-model, inputs, method, threads, seconds, *data = sys.argv[1:]
+model, inputs, method, threads, seconds, warm_up, *data = sys.argv[1:]
 torch.set_num_threads(int(threads))
 portable_lib._unsafe_reset_threadpool(int(threads))
 with np.load(inputs) as arrays:
@@ -31,6 +32,9 @@ def timed(body):
 before = int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 load, module = timed(lambda: portable_lib._load_for_executorch(model, *data))
 first, _ = timed(lambda: module.run_method(method, inputs, clone_outputs=False))
+start = time.perf_counter()
+while time.perf_counter() - start < float(warm_up):
+    module.run_method(method, inputs, clone_outputs=False)
 times, start = [], time.perf_counter()
 while len(times) < 5 or (len(times) < 500 and time.perf_counter() - start < float(seconds)):
     times.append(timed(lambda: module.run_method(method, inputs, clone_outputs=False))[0])

@@ -27,6 +27,7 @@ pub(crate) struct Timing<'a> {
     pub(crate) data: &'a [PathBuf],
     pub(crate) threads: usize,
     pub(crate) seconds: f64,
+    pub(crate) warm_up: f64,
 }
 
 impl Timing<'_> {
@@ -40,7 +41,8 @@ impl Timing<'_> {
         golden::write(&arrays, "in", &tensors).map_err(Failure::new)?;
         let mut command = Command::new(self.python);
         command.args(["-c", SCRIPT]).arg(self.model).arg(&arrays).arg(self.method);
-        command.args([self.threads.to_string(), self.seconds.to_string()]).args(self.data);
+        command.arg(self.threads.to_string()).args([self.seconds, self.warm_up].map(|time| time.to_string()));
+        command.args(self.data);
         let output = command.output();
         let _ = std::fs::remove_file(&arrays);
         let output = output.map_err(|error| Failure::new(format!("cannot start {}: {error}", self.python)))?;
