@@ -1,7 +1,7 @@
 """Times a program on the official runtime: MODEL INPUTS.npz METHOD THREADS SECONDS WARM_UP [DATA.ptd].
 
-Prints one line of JSON.
- Of the arrays those named in0, in1, ... count. Memory is in MiB: of the process before the load, and at most.
+Prints one line of JSON. Of the arrays those named in0, in1, ... count. Memory is in MiB: of the process before the load, and
+at most. The first run is counted by itself, those of WARM_UP seconds after it not at all.
 """
 
 import json

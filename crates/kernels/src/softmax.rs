@@ -5,7 +5,7 @@
 //! compute type, which every so many elements are added up in `f64`: as fast as the one and as exact as the other. Where
 //! elements are as wide as the compute type the exponentials wait in the output for the division; narrower elements
 //! would lose bits there, so theirs are computed again. Rows are contiguous or, for an axis with elements after it,
-//! taken in strips of columns.
+//! taken in strips of columns. Rows that fit a few registers stay there.
 use crate::element::{Float, Number};
 use crate::isa::Isa;
 use crate::map::worth;
@@ -37,13 +37,56 @@ pub fn softmax<T: Float, const LOG: bool>(isa: Isa, par: &dyn Parallel, axis: Ax
             || {
                 for (x, out) in x.chunks_exact(slab).zip(out.chunks_exact_mut(slab)) {
                     match axis.inner {
-                        1 => one_row::<T, LOG>(x, out),
+                        1 => match axis.n {
+                            0..=16 => short_row::<T, LOG, 16>(x, out),
+                            17..=32 => short_row::<T, LOG, 32>(x, out),
+                            33..=64 => short_row::<T, LOG, 64>(x, out),
+                            _ => one_row::<T, LOG>(x, out),
+                        },
                         inner => columns::<T, LOG>(inner, x, out),
                     }
                 }
             },
         );
     });
+}
+
+/// A row of at most `N` elements, which is a power of two.
+#[inline(always)]
+fn short_row<T: Float, const LOG: bool, const N: usize>(x: &[T], out: &mut [T]) {
+    let mut all = [T::LOWEST; N];
+    match x.as_chunks::<N>().0 {
+        [whole] => all = *whole,
+        _ => all[..x.len()].copy_from_slice(x),
+    }
+    let max = folded(all, Largest::step).widen();
+    let mut e = [T::Compute::ZERO; N];
+    for i in 0..N {
+        e[i] = (all[i].widen() - max).decay();
+    }
+    e[x.len()..].fill(T::Compute::ZERO);
+    let sum = folded(e.map(Number::to_f64), |a, b| a + b);
+    let last = T::Compute::from_f64(if LOG { libm::log(sum) } else { 1.0 / sum });
+    for i in 0..N {
+        all[i] = T::narrow(if LOG { all[i].widen() - max - last } else { e[i] * last });
+    }
+    match out.as_chunks_mut::<N>().0 {
+        [whole] => *whole = all,
+        _ => out.copy_from_slice(&all[..x.len()]),
+    }
+}
+
+/// All elements joined: those of one half with those of the other, until there is one.
+#[inline(always)]
+fn folded<T: Copy, const N: usize>(mut all: [T; N], join: impl Fn(T, T) -> T) -> T {
+    let mut half = N / 2;
+    while half > 0 {
+        for i in 0..half {
+            all[i] = join(all[i], all[i + half]);
+        }
+        half /= 2;
+    }
+    all[0]
 }
 
 /// Whether an exponential can wait in the output.
@@ -160,7 +203,18 @@ mod tests {
     #[test]
     fn along_any_axis() {
         let (mut random, pool) = (Random::new(8), pool());
-        for (outer, n, inner) in [(1, 1, 1), (3, 10, 1), (5, 33, 1), (2, 5, 31), (2, 4, 70), (300, 200, 1), (0, 3, 1)] {
+        for (outer, n, inner) in [
+            (1, 1, 1),
+            (3, 10, 1),
+            (4, 16, 1),
+            (5, 33, 1),
+            (3, 64, 1),
+            (3, 65, 1),
+            (2, 5, 31),
+            (2, 4, 70),
+            (300, 200, 1),
+            (0, 3, 1),
+        ] {
             let axis = Axis { outer, n, inner };
             let x: Vec<f32> = random.floats(axis.len()).iter().map(|x| x * 30.0).collect();
             for isa in Isa::available() {
@@ -192,11 +246,11 @@ mod tests {
 
     #[test]
     fn one_element_that_is_not_a_number_is_enough() {
-        for inner in [1, 3] {
-            let mut x = vec![1.0f32; 40 * inner];
+        for (n, inner) in [(40, 1), (40, 3), (16, 1), (100, 1)] {
+            let mut x = vec![1.0f32; n * inner];
             x[7 * inner] = f32::NAN;
             let mut out = vec![0.0; x.len()];
-            let axis = Axis { outer: 1, n: 40, inner };
+            let axis = Axis { outer: 1, n, inner };
             softmax::<f32, false>(Isa::detect(), &crate::Serial, axis, &x, &mut out);
             assert!(out.iter().enumerate().all(|(i, x)| x.is_nan() == (i % inner == 0)));
             softmax::<f32, true>(Isa::detect(), &crate::Serial, axis, &x, &mut out);
