@@ -143,7 +143,7 @@ impl Plan {
 
 /// Copies the dimension `outer` around `inner`.
 #[inline(always)]
-fn slabs<T: core::marker::Copy>(outer: Dim, inner: &[Dim], from: &[T], to: &mut [T]) {
+fn slabs<const S: usize>(outer: Dim, inner: &[Dim], from: &[[u8; S]], to: &mut [[u8; S]]) {
     // `outer` becomes part of an odometer over all but the dimensions that the moves below take.
     let mut dims = [outer; MAX_RANK];
     dims[1..=inner.len()].copy_from_slice(inner);
@@ -180,7 +180,7 @@ fn slabs<T: core::marker::Copy>(outer: Dim, inner: &[Dim], from: &[T], to: &mut 
 }
 
 #[inline(always)]
-fn row<T: core::marker::Copy>(dim: Dim, from: &[T], to: &mut [T]) {
+fn row<const S: usize>(dim: Dim, from: &[[u8; S]], to: &mut [[u8; S]]) {
     match (dim.from, dim.to) {
         (1, 1) => to[..dim.size].copy_from_slice(&from[..dim.size]),
         (0, 1) => to[..dim.size].fill(from[0]),
@@ -199,11 +199,14 @@ fn row<T: core::marker::Copy>(dim: Dim, from: &[T], to: &mut [T]) {
 
 /// The source is contiguous along `slow`, the target (nearly) along `fast`.
 #[inline(always)]
-fn transpose<T: core::marker::Copy>(slow: Dim, fast: Dim, from: &[T], to: &mut [T]) {
+fn transpose<const S: usize>(slow: Dim, fast: Dim, from: &[[u8; S]], to: &mut [[u8; S]]) {
     match (fast.size, fast.to, slow.to) {
-        (2, 1, 2) => return interleave::<T, 2>(slow.size, fast.from, from, to),
-        (3, 1, 3) => return interleave::<T, 3>(slow.size, fast.from, from, to),
-        (4, 1, 4) => return interleave::<T, 4>(slow.size, fast.from, from, to),
+        (2, 1, 2) => return interleave::<S, 2>(slow.size, fast.from, from, to),
+        (3, 1, 3) if S == 1 => {
+            return interleave_bytes(slow.size, fast.from, from.as_flattened(), to.as_flattened_mut());
+        }
+        (3, 1, 3) => return interleave::<S, 3>(slow.size, fast.from, from, to),
+        (4, 1, 4) => return interleave::<S, 4>(slow.size, fast.from, from, to),
         _ => {}
     }
     for j in (0..slow.size).step_by(ALONG) {
@@ -226,19 +229,39 @@ fn transpose<T: core::marker::Copy>(slow: Dim, fast: Dim, from: &[T], to: &mut [
 
 /// The planes of an image with few channels become pixels.
 #[inline(always)]
-fn interleave<T: core::marker::Copy, const N: usize>(pixels: usize, plane: usize, from: &[T], to: &mut [T]) {
-    let planes: [&[T]; N] = core::array::from_fn(|n| &from[n * plane..][..pixels]);
+fn interleave<const S: usize, const N: usize>(pixels: usize, plane: usize, from: &[[u8; S]], to: &mut [[u8; S]]) {
+    let planes: [&[[u8; S]]; N] = core::array::from_fn(|n| &from[n * plane..][..pixels]);
     for (i, pixel) in to.as_chunks_mut::<N>().0[..pixels].iter_mut().enumerate() {
         *pixel = core::array::from_fn(|n| planes[n][i]);
     }
 }
 
+/// Three planes of bytes become pixels, four at a time: as words, with which vectors can be filled.
+#[inline(always)]
+fn interleave_bytes(pixels: usize, plane: usize, from: &[u8], to: &mut [u8]) {
+    let planes: [&[u8]; 3] = core::array::from_fn(|n| &from[n * plane..][..pixels]);
+    let words = planes.map(|plane| plane.as_chunks::<4>().0);
+    for (i, four) in to[..pixels * 3].as_chunks_mut::<4>().0.as_chunks_mut::<3>().0.iter_mut().enumerate() {
+        let [a, b, c] = words.map(|words| u32::from_le_bytes(words[i]));
+        let byte = |word: u32, place: u32| word >> (8 * place) & 0xff;
+        let word = |w: u32, x: u32, y: u32, z: u32| (w | x << 8 | y << 16 | z << 24).to_le_bytes();
+        *four = [
+            word(byte(a, 0), byte(b, 0), byte(c, 0), byte(a, 1)),
+            word(byte(b, 1), byte(c, 1), byte(a, 2), byte(b, 2)),
+            word(byte(c, 2), byte(a, 3), byte(b, 3), byte(c, 3)),
+        ];
+    }
+    for i in pixels / 4 * 4..pixels {
+        to[i * 3..][..3].copy_from_slice(&planes.map(|plane| plane[i]));
+    }
+}
+
 /// A full block: every row of the target takes one element from each line.
 #[inline(always)]
-fn block<T: core::marker::Copy>(from: &[T], from_step: usize, to: &mut [T], to_step: usize) {
-    let lines: [&[T]; ACROSS] = core::array::from_fn(|c| &from[c * from_step..][..ALONG]);
+fn block<const S: usize>(from: &[[u8; S]], from_step: usize, to: &mut [[u8; S]], to_step: usize) {
+    let lines: [&[[u8; S]]; ACROSS] = core::array::from_fn(|c| &from[c * from_step..][..ALONG]);
     for r in 0..ALONG {
-        let row: [T; ACROSS] = core::array::from_fn(|c| lines[c][r]);
+        let row: [[u8; S]; ACROSS] = core::array::from_fn(|c| lines[c][r]);
         to[r * to_step..][..ACROSS].copy_from_slice(&row);
     }
 }
@@ -326,6 +349,24 @@ mod tests {
     fn large_transposes_use_threads() {
         check(&[200, 300], &[1, 200], &[300, 1], 60_000);
         check(&[3, 150, 120], &[1, 360, 3], &[18000, 120, 1], 54_000);
+    }
+
+    #[test]
+    fn planes_become_pixels() {
+        for (size, planes, pixels) in [1, 2, 4].into_iter().flat_map(|size| {
+            (2..=4).flat_map(move |planes| [1, 3, 4, 5, 67, 1003].map(move |pixels| (size, planes, pixels)))
+        }) {
+            let from: Vec<u8> = (0..planes * pixels * size).map(|i| (i * 7919 % 251) as u8).collect();
+            let element = |plane: usize, pixel: usize| &from[(plane * pixels + pixel) * size..][..size];
+            let expected: Vec<u8> =
+                (0..pixels * planes).flat_map(|i| element(i % planes, i / planes)).copied().collect();
+            for isa in Isa::available() {
+                let mut to = vec![255; from.len()];
+                let job = Copy { shape: &[pixels, planes], from_strides: &[1, pixels], to_strides: &[planes, 1] };
+                copy(isa, &pool(), size, &job, &from, &mut to);
+                assert_eq!(to, expected, "{isa:?} {size} {job:?}");
+            }
+        }
     }
 
     #[test]

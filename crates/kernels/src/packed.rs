@@ -33,7 +33,7 @@ use crate::isa::Isa;
 use crate::split::{self, Block, Cut};
 use crate::taps::Taps;
 use core::ops::Range;
-use patches::{Address, Copied, Patches};
+use patches::{Address, Patches};
 use sconce_parallel::{Parallel, Serial};
 use tile::{Family, MOST_ROWS, Tile};
 
@@ -310,7 +310,7 @@ impl Job<'_> {
         let (rows, columns) = (block.rows.clone(), block.columns.clone());
         let tiles = rows.len().div_ceil(self.family.mr);
         let mut addresses = [Address::uninit(); MOST_TAPS * MOST_ROWS];
-        let mut copied = Copied::default();
+        let mut copied = None;
         let mut finished = rows.start;
         for first in columns.clone().step_by(near) {
             let panels = first..columns.end.min(first + near);

@@ -134,15 +134,16 @@ impl Step for MeanInt8 {
         split::chunks(context.par, buffers.output, self.inner, |outer, output| {
             let input = &input[outer * self.n * self.inner..][..self.n * self.inner];
             for (strip, output) in output.chunks_mut(STRIP).enumerate() {
-                let (mut sums, mut numbers) = ([-zeros; STRIP], [0.0; STRIP]);
+                let (mut sums, mut numbers) = ([0; STRIP], [0.0; STRIP]);
                 isa.vectorize(
                     #[inline(always)]
                     || {
-                        for row in input.chunks_exact(self.inner) {
-                            let row = &row[strip * STRIP..][..output.len()];
-                            sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += i32::from(*x));
+                        let (mut at, mut rest) = (strip * STRIP, &mut sums[..output.len()]);
+                        for add in [add_rows::<64>, add_rows::<16>, add_rows::<1>] {
+                            let done = add(input, self.inner, at, rest);
+                            (at, rest) = (at + done, &mut core::mem::take(&mut rest)[done..]);
                         }
-                        numbers.iter_mut().zip(sums).for_each(|(number, sum)| *number = sum as f32 * factor);
+                        numbers.iter_mut().zip(sums).for_each(|(number, sum)| *number = (sum - zeros) as f32 * factor);
                     },
                 );
                 let numbers = &mut numbers[..output.len()];
@@ -155,6 +156,23 @@ impl Step for MeanInt8 {
     fn describe(&self) -> String {
         format!("mean of {} bytes", self.n)
     }
+}
+
+/// Sums of columns, from column `first` on, over rows of `inner`: `W` at a time, which stay in registers. How many there were.
+#[inline(always)]
+fn add_rows<const W: usize>(input: &[i8], inner: usize, first: usize, sums: &mut [i32]) -> usize {
+    let blocks = sums.as_chunks_mut::<W>().0;
+    for (i, block) in blocks.iter_mut().enumerate() {
+        let mut all = [0; W];
+        for row in input.chunks_exact(inner) {
+            let part = row[first + i * W..].first_chunk().unwrap_or(&[0; W]);
+            for (sum, x) in all.iter_mut().zip(part) {
+                *sum += i32::from(*x);
+            }
+        }
+        *block = all;
+    }
+    blocks.len() * W
 }
 
 /// Reads numbers from element `at` on.

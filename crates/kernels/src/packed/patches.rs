@@ -35,7 +35,7 @@ impl Patches<'_> {
         &self,
         pixels: Range<usize>,
         addresses: &mut [Address],
-        copied: &mut Copied,
+        copied: &mut Option<Copied>,
     ) -> (usize, usize) {
         let (conv, rows) = (self.conv, pixels.len());
         if self.conv.is_pixelwise() {
@@ -53,7 +53,9 @@ impl Patches<'_> {
             self.line_of_addresses(image, y, x, rows, addresses);
             return (conv.kernel[0], conv.kernel[1] * conv.group_in());
         }
-        if self.is_dense() && !joined && self.copy(pixels.clone(), copied) {
+        if self.is_dense() && !joined && self.needs_little(pixels.clone()) {
+            let copied = copied.get_or_insert_default();
+            self.copy(pixels.clone(), copied);
             self.addresses_of_copy(pixels, copied, addresses);
             return (conv.kernel[0], conv.kernel[1] * conv.group_in());
         }
@@ -115,13 +117,15 @@ impl Patches<'_> {
         self.is_dense() && inside(columns.start, 0) && inside(columns.end - 1, self.conv.kernel[1] - 1)
     }
 
-    /// Copies the lines under the windows of some pixels, with their padding; whether there is room.
-    fn copy(&self, pixels: Range<usize>, copied: &mut Copied) -> bool {
+    /// Whether there is room for a copy of the lines under the windows of some pixels.
+    fn needs_little(&self, pixels: Range<usize>) -> bool {
+        let columns: usize = self.runs(pixels).map(|(.., columns)| columns).sum();
+        self.conv.kernel[0] * columns * self.conv.in_channels <= COPIED
+    }
+
+    /// Copies the lines under the windows of some pixels, with their padding.
+    fn copy(&self, pixels: Range<usize>, copied: &mut Copied) {
         let (conv, [vertical, horizontal]) = (self.conv, [self.conv.axis(0), self.conv.axis(1)]);
-        let columns: usize = self.runs(pixels.clone()).map(|(.., columns)| columns).sum();
-        if conv.kernel[0] * columns * conv.in_channels > COPIED {
-            return false;
-        }
         let mut rest = &mut copied.0[..];
         for (image, y, x, columns) in self.runs(pixels) {
             let across = horizontal.window(x, columns);
@@ -141,7 +145,6 @@ impl Patches<'_> {
                 }
             }
         }
-        true
     }
 
     /// The addresses in the copy of the same pixels.
@@ -173,7 +176,7 @@ impl Patches<'_> {
     }
 }
 
-/// Room for the lines under the windows of a tile.
+/// The lines under the windows of a tile. Most tiles need none, so they are made when they are first needed.
 pub(super) struct Copied([f32; COPIED]);
 
 impl Default for Copied {

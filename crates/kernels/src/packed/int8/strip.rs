@@ -34,6 +34,9 @@ impl Patches<'_> {
     /// The instructions of the set must exist.
     #[inline(always)]
     pub(super) unsafe fn fill<S: Dots>(&self, pixels: Range<usize>, layout: &Layout, strip: &mut [u8]) {
+        if self.channels == 0 {
+            return;
+        }
         // SAFETY: the instructions exist.
         unsafe {
             match layout.is_in_lines() {
@@ -78,9 +81,6 @@ impl Patches<'_> {
     #[inline(always)]
     unsafe fn gather<S: Dots>(&self, pixels: Range<usize>, stride: usize, strip: &mut [u8]) {
         let conv = self.conv;
-        if self.channels == 0 {
-            return;
-        }
         if conv.kernel == [1, 1] && conv.stride == [1, 1] && conv.padding == [0; 4] && !conv.transposed {
             for (row, pixel) in strip.chunks_exact_mut(stride).zip(pixels) {
                 let run = Runs { count: 1, bytes: self.channels, step: 0 };

@@ -90,6 +90,7 @@ fn windows_of_all_kinds() {
         Conv2d { in_channels: 64, ..plain },
         Conv2d { in_channels: 64, input: [5, 3], ..plain },
         Conv2d { in_channels: 3, input: [4, 2], ..plain },
+        Conv2d { in_channels: 0, ..plain },
         Conv2d { in_channels: 8, input: [3, 75], stride: [1, 2], out_channels: 70, ..plain },
         Conv2d { in_channels: 3, input: [2, 40], kernel: [5, 3], padding: [2, 1, 2, 1], ..plain },
         Conv2d { in_channels: 3, kernel: [7, 7], stride: [2, 2], padding: [3; 4], ..plain },
