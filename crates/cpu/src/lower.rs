@@ -15,6 +15,7 @@ pub(crate) fn lower(graph: &mut Graph, constants: &dyn Constants) {
     passes::fuse_steps(graph, |node| is_product(node) && node.then.is_empty());
     passes::compute_in_float(graph, takes_as_it_is);
     passes::drop_narrowing(graph);
+    passes::fold_numbers(graph, constants);
     passes::find_functions(graph);
     passes::simplify_transposes(graph);
     passes::fuse_steps(graph, takes_another_step);

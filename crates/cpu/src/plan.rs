@@ -7,6 +7,7 @@
 
 mod join;
 mod select;
+mod tails;
 
 use crate::memory::{ALIGN, Block, Io, Memory, Slot};
 use crate::model::Options;
@@ -18,6 +19,7 @@ use sconce_graph::{Element, Graph, Op, Origin, Scheme, Shape, ValueId, infer};
 use select::{Selected, Uses, select};
 use std::fmt;
 use std::sync::Arc;
+use tails::take_tails;
 
 /// The decisions for one graph and inputs of certain sizes.
 pub struct Plan {
@@ -77,7 +79,7 @@ impl Plan {
                 chosen.push((place, selected));
             }
         }
-        let chosen = join(graph, &bytes, chosen, options.isa, width);
+        let chosen = join(graph, &bytes, take_tails(graph, chosen), options.isa, width);
         let mut layout = Layout::new(graph, &bytes);
         let copies = layout.copies(graph);
         let steps = chosen.len() + copies.len();

@@ -6,6 +6,7 @@
 
 use crate::plan::Plan;
 use crate::steps::Work;
+use sconce_kernels::bytes::Tail;
 use sconce_kernels::depthwise::int8::Quantization;
 use sconce_kernels::packed::int8::{self, Kind};
 use sconce_kernels::packed::{self, Conv2d};
@@ -53,7 +54,16 @@ impl Peak {
         let plain = Quantization { input_zero: 0, output_zero: 0, limits: (i8::MIN, i8::MAX) };
         let scales = vec![0.01; n];
         let bytes = rate(|| {
-            int8::conv2d(isa, &Serial, &conv, &plain, &input, (&lines, &scales), &mut output, &mut scratch);
+            int8::conv2d(
+                isa,
+                &Serial,
+                &conv,
+                (&plain, Tail::Nothing),
+                &input,
+                (&lines, &scales),
+                &mut output,
+                &mut scratch,
+            );
         });
         Self { floats, bytes }
     }

@@ -10,6 +10,7 @@ mod matmul;
 mod norm;
 mod quantized;
 mod strips;
+mod tail;
 
 pub(crate) use bytes::{GateBytes, MapBytes, Repeat, SumBytes, ToBytes};
 pub(crate) use convert::{CombineKinds, Convert, Kind, MeanInt8, ROW_HEAD, table};
@@ -22,6 +23,7 @@ pub(crate) use matmul::MatMul;
 pub(crate) use norm::{Affine, LayerNorm};
 pub(crate) use quantized::{ConvolutionDynamic, ConvolutionInt8, DepthwiseInt8};
 pub(crate) use strips::{Part, Rows, Strips, Window};
+pub(crate) use tail::Tail;
 
 use crate::memory::Buffers;
 use crate::weights::Known;
@@ -66,6 +68,16 @@ pub(crate) trait Step: Send + Sync {
     /// How much it multiplies, if that is what takes its time.
     fn work(&self) -> Work {
         Work::default()
+    }
+
+    /// What it does to each byte of its first input, if a product that makes these could do it as well.
+    fn tail(&self) -> Option<Tail> {
+        None
+    }
+
+    /// Does this from now on, too, to each byte that it makes; whether it can.
+    fn take_tail(&mut self, _: Tail) -> bool {
+        false
     }
 
     /// The step as one that can work on rows of an image.

@@ -8,6 +8,7 @@ mod dead;
 mod float;
 mod functions;
 mod fuse;
+mod numbers;
 mod sink;
 mod transpose;
 
@@ -16,5 +17,6 @@ pub use dead::remove_dead;
 pub use float::{compute_in_float, drop_narrowing, join_conversions};
 pub use functions::find_functions;
 pub use fuse::fuse_steps;
+pub use numbers::fold_numbers;
 pub use sink::sink_transposes;
 pub use transpose::simplify_transposes;

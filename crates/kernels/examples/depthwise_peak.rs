@@ -4,6 +4,7 @@
 //! machine; then the packed kernels on two threads. Each figure is the best of many short bursts.
 //!
 //!     cargo run --release -p sconce-kernels --example depthwise_peak
+use sconce_kernels::bytes::Tail;
 use sconce_kernels::conv::{Conv, Layout, Operands, conv, conv_scratch};
 use sconce_kernels::depthwise::{Depthwise, depthwise, int8, pack, packed_len};
 use sconce_kernels::epilogue::{Function, Then};
@@ -115,7 +116,7 @@ fn bytes(isa: Isa, pool: &dyn Parallel, g: &Depthwise) -> [f64; 3] {
     let plain_isa = Isa::available().filter(|isa| !has_dots(isa)).last().unwrap_or(Isa::Scalar);
     let (plain, fast) = (packed(plain_isa), packed(isa));
     let run = |isa: Isa, par: &dyn Parallel, packed: &[i32]| {
-        int8::depthwise(isa, par, g, &input, packed, quantization, &mut output.borrow_mut());
+        int8::depthwise(isa, par, g, &input, packed, (quantization, Tail::Nothing), &mut output.borrow_mut());
     };
     best_seconds([&mut || run(plain_isa, &Serial, &plain), &mut || run(isa, &Serial, &fast), &mut || {
         run(isa, pool, &fast)

@@ -4,6 +4,7 @@
 //! figure is the best of many short bursts.
 //!
 //!     cargo run --release -p sconce-kernels --example packed8_peak
+use sconce_kernels::bytes::Tail;
 use sconce_kernels::packed::int8::{
     Affine, Kind, Line, Quantization, Weights, conv2d, conv2d_dynamic, pack, pack_nibbles, packed_len, scratch_len,
 };
@@ -40,7 +41,7 @@ fn layer(isa: Isa, par: &dyn Parallel, conv: &Conv2d) -> f64 {
     let mut output = vec![0; conv.batch * height * width * conv.out_channels];
     let mut scratch = vec![0; scratch_len(isa, conv, Kind::Bytes, par.width())];
     let seconds = best_seconds(|| {
-        conv2d(isa, par, conv, &quantization, &input, (&packed, &scale), &mut output, &mut scratch);
+        conv2d(isa, par, conv, (&quantization, Tail::Nothing), &input, (&packed, &scale), &mut output, &mut scratch);
     });
     2.0 * multiplications(conv) / seconds / 1e9
 }

@@ -13,6 +13,7 @@
 #![allow(clippy::too_many_arguments, reason = "kernels take slices and geometry apart, as their callers hold them")]
 
 pub mod attention;
+pub mod bytes;
 pub mod cast;
 pub mod conv;
 pub mod copy;

@@ -8,49 +8,71 @@ use crate::isa::Isa;
 use crate::split;
 use sconce_parallel::Parallel;
 
+/// The values of a function of bytes.
+pub type Table = [u8; 256];
+
 /// Bytes that a task takes at a time.
 const PIECE: usize = 16 * 1024;
 
 /// Writes `table[input]` for every byte.
-pub fn look_up(isa: Isa, par: &dyn Parallel, table: &[u8; 256], input: &[u8], output: &mut [u8]) {
+pub fn look_up(isa: Isa, par: &dyn Parallel, table: &Table, input: &[u8], output: &mut [u8]) {
     assert_eq!(input.len(), output.len(), "input and output differ in length");
     split::chunks(par, output, PIECE, |piece, output| {
         let input = &input[piece * PIECE..][..output.len()];
         #[cfg(all(feature = "std", target_arch = "x86_64"))]
-        if let (Isa::Avx512(_) | Isa::Vnni(_), true) = (isa, std::is_x86_feature_detected!("avx512vbmi")) {
-            // SAFETY: the token stands for most of the instructions, the others are there.
-            return unsafe { by_64(table, input, output) };
+        if takes_64(isa) {
+            // SAFETY: the instructions are there, and as many bytes can be read and written.
+            return unsafe { by_64(table, input.as_ptr(), output.as_mut_ptr(), output.len()) };
         }
         let _ = isa;
-        one_by_one(table, input, output);
+        for (y, x) in output.iter_mut().zip(input) {
+            *y = table[usize::from(*x)];
+        }
     });
 }
 
-fn one_by_one(table: &[u8; 256], input: &[u8], output: &mut [u8]) {
-    for (y, x) in output.iter_mut().zip(input) {
-        *y = table[usize::from(*x)];
+/// Replaces every byte by its value in the table.
+pub(crate) fn look_up_in_place(isa: Isa, table: &Table, bytes: &mut [i8]) {
+    #[cfg(all(feature = "std", target_arch = "x86_64"))]
+    if takes_64(isa) {
+        let bytes = (bytes.as_mut_ptr().cast::<u8>(), bytes.len());
+        // SAFETY: the instructions are there, and the bytes can be read and written.
+        return unsafe { by_64(table, bytes.0, bytes.0, bytes.1) };
+    }
+    let _ = isa;
+    for byte in bytes {
+        *byte = table[usize::from(byte.cast_unsigned())].cast_signed();
     }
 }
 
+/// Whether [`by_64`] may be called.
+#[cfg(all(feature = "std", target_arch = "x86_64"))]
+fn takes_64(isa: Isa) -> bool {
+    matches!(isa, Isa::Avx512(_) | Isa::Vnni(_)) && std::is_x86_feature_detected!("avx512vbmi")
+}
+
+/// # Safety
+/// So many bytes can be read at `from` and written at `to`; these may be the same, but not overlap otherwise.
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-fn by_64(table: &[u8; 256], input: &[u8], output: &mut [u8]) {
+unsafe fn by_64(table: &Table, from: *const u8, to: *mut u8, len: usize) {
     use core::arch::x86_64::*;
     // SAFETY: the table has four times 64 bytes.
     let quarter = |index: usize| unsafe { _mm512_loadu_si512(table[index * 64..].as_ptr().cast()) };
     let [a, b, c, d] = [quarter(0), quarter(1), quarter(2), quarter(3)];
-    let (ins, rest) = input.as_chunks::<64>();
-    let (outs, rest_out) = output.as_chunks_mut::<64>();
-    for (y, x) in outs.iter_mut().zip(ins) {
-        // SAFETY: both have 64 bytes.
+    for at in (0..len).step_by(64) {
+        let part = u64::MAX >> (64 - (len - at).min(64));
+        // SAFETY: as many bytes as the mask says are there.
         unsafe {
-            let x = _mm512_loadu_si512(x.as_ptr().cast());
+            let x = _mm512_maskz_loadu_epi8(part, from.add(at).cast());
             let (low, high) = (_mm512_permutex2var_epi8(a, x, b), _mm512_permutex2var_epi8(c, x, d));
             let found = _mm512_mask_blend_epi8(_mm512_movepi8_mask(x), low, high);
-            _mm512_storeu_si512(y.as_mut_ptr().cast(), found);
+            match part {
+                u64::MAX => _mm512_storeu_si512(to.add(at).cast(), found),
+                _ => _mm512_mask_storeu_epi8(to.add(at).cast(), part, found),
+            }
         }
     }
-    one_by_one(table, rest, rest_out);
 }
 
 #[cfg(test)]
@@ -60,13 +82,16 @@ mod tests {
 
     #[test]
     fn every_byte_finds_its_value() {
-        let table: [u8; 256] = core::array::from_fn(|i| (i * 37 + 11) as u8);
+        let table: Table = core::array::from_fn(|i| (i * 37 + 11) as u8);
         for len in [0, 1, 63, 64, 65, 300, PIECE + 5] {
             let input: Vec<u8> = (0..len).map(|i| (i * 7 + 3) as u8).collect();
             for isa in Isa::available() {
                 let mut output = vec![0; len];
                 look_up(isa, &Serial, &table, &input, &mut output);
                 assert!(input.iter().zip(&output).all(|(x, y)| *y == (usize::from(*x) * 37 + 11) as u8), "{len}");
+                let mut bytes: Vec<i8> = input.iter().map(|byte| byte.cast_signed()).collect();
+                look_up_in_place(isa, &table, &mut bytes);
+                assert!(bytes.iter().zip(&output).all(|(found, y)| found.cast_unsigned() == *y), "{len}");
             }
         }
     }

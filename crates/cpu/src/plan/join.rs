@@ -76,7 +76,8 @@ fn close(mut part: Vec<(usize, Selected)>, isa: Isa, width: usize, joined: &mut 
     if let Some((_, first)) = part.first() {
         last.reads[0] = first.reads[0];
     }
-    last.before = part.iter().map(|(place, _)| *place).collect();
+    let before = part.iter().flat_map(|(place, selected)| selected.before.iter().chain([place]).copied());
+    last.before = before.chain(last.before).collect();
     let stages = part.into_iter().map(|(_, selected)| selected.step).chain([last.step]).collect();
     let step = Strips::new(stages, windows, isa, width);
     joined.push((place, Selected { scratch: step.scratch(), step: Box::new(step), ..last }));

@@ -6,7 +6,7 @@ use crate::steps::{
     Affine, After, ArgMaxPool, Combine, CombineKinds, Concat, Convert, Convolution, ConvolutionDynamic,
     ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Filter, GateBytes, Gated, Kind, LayerNorm, MOST_AFTER, Map,
     MapBytes, MatMul, Mean, MeanInt8, Pad, Parameters, Pool, PoolKind, Rearrange, Repeat, ResizeBilinear,
-    ResizeNearest, Softmax, Step, SumBytes, ToBytes, Winograd, function, table,
+    ResizeNearest, Softmax, Step, SumBytes, Tail, ToBytes, Winograd, function, table,
 };
 use crate::weights::{element_count, is_known};
 use sconce_format::ScalarType;
@@ -243,7 +243,7 @@ impl Site<'_> {
             }
             None => None,
         };
-        Some(self.step(SumBytes { from: [from(0)?, (sign * second, second_zero)], to, repeat }, 2, 0))
+        Some(self.step(SumBytes::new([from(0)?, (sign * second, second_zero)], to, repeat), 2, 0))
     }
 
     fn kind(&self, value: ValueId) -> Option<Kind> {
@@ -339,7 +339,8 @@ impl Site<'_> {
         let scratch = |kind| int8::scratch_len(self.options.isa, &conv, kind, self.width);
         match product(self.graph, self.node) {
             Some(Product::Static { quantization, scales }) => {
-                let step = ConvolutionInt8 { node, conv, filter, layout, bias, quantization, scales };
+                let step =
+                    ConvolutionInt8 { node, conv, filter, layout, bias, quantization, scales, tail: Tail::Nothing };
                 let (reads, scratch) = (vec![self.node.inputs[0]], scratch(int8::Kind::Bytes));
                 Some(Selected { step: Box::new(step), reads, scratch, before: Vec::new() })
             }
@@ -403,7 +404,8 @@ impl Site<'_> {
     fn depthwise(&self, geometry: Depthwise) -> Option<Selected> {
         if let Some(Product::Static { quantization, scales }) = product(self.graph, self.node) {
             let (filter, bias) = (self.node.inputs[1], self.node.inputs.get(2).copied());
-            let step = DepthwiseInt8 { node: self.place, geometry, filter, bias, quantization, scales };
+            let step =
+                DepthwiseInt8 { node: self.place, geometry, filter, bias, quantization, scales, tail: Tail::Nothing };
             let reads = vec![self.node.inputs[0]];
             return geometry.output().map(|_| Selected { step: Box::new(step), reads, scratch: 0, before: Vec::new() });
         }

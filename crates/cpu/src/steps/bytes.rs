@@ -1,9 +1,11 @@
 //! Sums, gates and functions of bytes, each element in one go.
 
 use super::convert::rounded;
-use super::{Context, Step, elements, elements_mut};
+use super::{Context, Step, Tail, elements, elements_mut};
 use crate::memory::Buffers;
-use sconce_kernels::{split, table};
+use sconce_kernels::bytes::Sum;
+use sconce_kernels::split;
+use sconce_kernels::table::{self, Table};
 
 /// Bytes that a task takes at a time.
 const PIECE: usize = 16 * 1024;
@@ -25,11 +27,13 @@ impl ToBytes {
 
 /// The sum, or the difference, of two tensors of bytes.
 pub(crate) struct SumBytes {
-    /// Scale and zero of each; the sign of the second is in its scale.
-    pub(crate) from: [(f32, i32); 2],
-    pub(crate) to: ToBytes,
+    /// Factor, to steps of the result, and zero of each.
+    from: [(f32, i32); 2],
+    to: ToBytes,
+    /// The same in whole numbers, if that can be.
+    whole: Option<Sum>,
     /// Which of the operands is repeated, if one is, and how.
-    pub(crate) repeat: Option<(usize, Repeat)>,
+    repeat: Option<(usize, Repeat)>,
 }
 
 /// How a tensor of `[outer, inner]` elements becomes one of `[outer, times, inner]`.
@@ -55,36 +59,14 @@ impl Repeat {
     }
 }
 
-/// A sum in whole numbers, bit for bit as XNNPACK computes it: factors of 21 bits, and halves rounded up.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Fixed {
-    factors: [i32; 2],
-    start: i32,
-    shift: u32,
-}
-
-impl Fixed {
-    /// Nothing if a factor is not a number that fits.
-    fn new(factors: [f32; 2], zeros: [i32; 2]) -> Option<Self> {
-        let largest = factors[0].abs().max(factors[1].abs());
-        if !factors.iter().all(|factor| factor.is_normal()) || !zeros.iter().all(|zero| (-128..128).contains(zero)) {
-            return None;
-        }
-        let exponent = (largest.to_bits() >> 23).cast_signed() - 127;
-        let shift = u32::try_from(20 - exponent).ok().filter(|shift| (1..=30).contains(shift))?;
-        let factors = factors.map(|factor| (f64::from(factor) * f64::from(1u32 << shift)).round_ties_even() as i32);
-        let start = (1 << (shift - 1)) - factors[0] * zeros[0] - factors[1] * zeros[1];
-        Some(Self { factors, start, shift })
-    }
-
-    /// The sum in steps of the output.
-    #[inline(always)]
-    fn steps(self, a: i8, b: i8) -> i32 {
-        (self.start + i32::from(a) * self.factors[0] + i32::from(b) * self.factors[1]) >> (self.shift & 31)
-    }
-}
-
 impl SumBytes {
+    /// Of operands with these scales and zeros; the sign of the second is in its scale.
+    pub(crate) fn new(from: [(f32, i32); 2], to: ToBytes, repeat: Option<(usize, Repeat)>) -> Self {
+        let from = from.map(|(scale, zero)| (scale / to.scale, zero));
+        let whole = Sum::new(from.map(|(factor, _)| factor), from.map(|(_, zero)| zero), to.zero, to.limits);
+        Self { from, to, whole, repeat }
+    }
+
     /// Writes `f` of every two bytes that meet.
     #[inline(always)]
     fn each(&self, context: &Context<'_>, buffers: Buffers<'_>, f: impl Fn(i8, i8) -> i8 + Sync) {
@@ -163,30 +145,29 @@ fn repeated(
 
 impl Step for SumBytes {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
-        let [(first, first_zero), (second, second_zero)] = self.from;
-        let factors = [first / self.to.scale, second / self.to.scale];
-        let ToBytes { zero, limits: (low, high), .. } = self.to;
-        if let Some(fixed) = Fixed::new(factors, [first_zero, second_zero]) {
-            let (low, high) = (i32::from(low), i32::from(high));
-            self.each(
+        if let Some(sum) = self.whole {
+            return self.each(
                 context,
                 buffers,
                 #[inline(always)]
-                // Not `clamp`, whose assertion would keep the loop from vectors.
-                move |a, b| (fixed.steps(a, b) + zero).max(low).min(high) as i8,
-            );
-        } else {
-            self.each(
-                context,
-                buffers,
-                #[inline(always)]
-                |a, b| {
-                    let a = (i32::from(a) - first_zero) as f32 * factors[0];
-                    let b = (i32::from(b) - second_zero) as f32 * factors[1];
-                    self.to.byte(a + b)
-                },
+                move |a, b| sum.byte(a, b),
             );
         }
+        let [(first, first_zero), (second, second_zero)] = self.from;
+        self.each(
+            context,
+            buffers,
+            #[inline(always)]
+            |a, b| {
+                let a = (i32::from(a) - first_zero) as f32 * first;
+                let b = (i32::from(b) - second_zero) as f32 * second;
+                self.to.byte(a + b)
+            },
+        );
+    }
+
+    fn tail(&self) -> Option<Tail> {
+        self.whole.filter(|_| self.repeat.is_none()).map(Tail::Add)
     }
 
     fn describe(&self) -> String {
@@ -246,7 +227,7 @@ impl Step for GateBytes {
 
 /// A function of each byte.
 pub(crate) struct MapBytes {
-    pub(crate) table: Box<[u8; 256]>,
+    pub(crate) table: Box<Table>,
     /// The function in words.
     pub(crate) what: String,
 }
@@ -254,6 +235,10 @@ pub(crate) struct MapBytes {
 impl Step for MapBytes {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         table::look_up(context.isa, context.par, &self.table, buffers.read(0), buffers.output);
+    }
+
+    fn tail(&self) -> Option<Tail> {
+        Some(Tail::LookUp(self.table.clone(), self.what.clone()))
     }
 
     fn describe(&self) -> String {
@@ -271,20 +256,6 @@ mod tests {
         for (steps, expected) in [(0.5, -3), (1.5, -1), (-100.0, -10), (100.0, 20), (4.4, 1)] {
             assert_eq!(to.byte(steps), expected, "{steps}");
         }
-    }
-
-    /// Factors, bytes and steps of a residual sum where the nearest even number would be another one.
-    #[test]
-    fn sums_are_those_of_whole_numbers() {
-        let fixed = Fixed::new([1.5, -0.25], [0, 0]).unwrap();
-        assert_eq!(fixed, Fixed { factors: [3 << 19, -(1 << 18)], start: 1 << 19, shift: 20 });
-        // 4.5 and -4.5 go up.
-        assert_eq!((fixed.steps(3, 0), fixed.steps(-3, 0), fixed.steps(1, 2)), (5, -4, 1));
-        let zeros = Fixed::new([1.5, -0.25], [-7, 5]).unwrap();
-        assert_eq!((zeros.steps(-4, 5), zeros.steps(-7, 1)), (5, 1));
-        assert!(Fixed::new([f32::INFINITY, 1.0], [0, 0]).is_none());
-        assert!(Fixed::new([1e-5, 1e-6], [0, 0]).is_none());
-        assert!(Fixed::new([1.0, 0.0], [0, 0]).is_none());
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Convolutions and linear layers of bytes.
 
 use super::convolution::{depthwise_partly, depthwise_products, depthwise_window, describe, partly, products, window};
-use super::{After, Context, Filter, Following, Part, ROW_HEAD, Rows, Step, Window, Work, elements, elements_mut};
+use super::{
+    After, Context, Filter, Following, Part, ROW_HEAD, Rows, Step, Tail, Window, Work, elements, elements_mut,
+};
 use crate::memory::Buffers;
 use crate::weights::Weights;
 use sconce_graph::ValueId;
@@ -21,6 +23,7 @@ pub(crate) struct ConvolutionInt8 {
     pub(crate) quantization: Quantization,
     /// The scales of input and output.
     pub(crate) scales: (f32, f32),
+    pub(crate) tail: Tail,
 }
 
 /// A filter's bytes, as the kernel takes them.
@@ -53,6 +56,15 @@ impl ConvolutionInt8 {
     }
 }
 
+/// Takes what follows, if nothing does yet.
+fn take(own: &mut Tail, tail: Tail) -> bool {
+    let free = own.is_nothing();
+    if free {
+        *own = tail;
+    }
+    free
+}
+
 /// Weights of an output channel.
 fn taps(conv: &Conv2d) -> usize {
     conv.kernel[0] * conv.kernel[1] * conv.in_channels / conv.groups
@@ -62,12 +74,17 @@ impl Step for ConvolutionInt8 {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         let weights = context.known.weights(self.node, || self.pack(context));
         let (input, packed) = (elements(buffers.read(0)), (weights.packed(&context.known), &*weights.scales));
+        let how = (&self.quantization, self.tail.of(&buffers));
         let (output, scratch) = (elements_mut(buffers.output), buffers.scratch);
-        int8::conv2d(context.isa, context.par, &self.conv, &self.quantization, input, packed, output, scratch);
+        int8::conv2d(context.isa, context.par, &self.conv, how, input, packed, output, scratch);
+    }
+
+    fn take_tail(&mut self, tail: Tail) -> bool {
+        take(&mut self.tail, tail)
     }
 
     fn describe(&self) -> String {
-        format!("bytes: {}", describe(&self.conv))
+        format!("bytes: {}{}", describe(&self.conv), self.tail)
     }
 
     fn work(&self) -> Work {
@@ -75,7 +92,7 @@ impl Step for ConvolutionInt8 {
     }
 
     fn rows(&self) -> Option<&dyn Rows> {
-        Some(self)
+        (!self.tail.adds()).then_some(self)
     }
 }
 
@@ -97,7 +114,8 @@ impl Rows for ConvolutionInt8 {
         let (isa, par, conv) = (context.isa, context.par, partly(&self.conv, &part));
         let (input, packed) = (elements(part.input), (weights.packed(&context.known), &*weights.scales));
         let scratch = &mut part.scratch[..int8::scratch_len(isa, &conv, Kind::Bytes, 1)];
-        int8::conv2d(isa, par, &conv, &self.quantization, input, packed, elements_mut(output), scratch);
+        let how = (&self.quantization, self.tail.alone());
+        int8::conv2d(isa, par, &conv, how, input, packed, elements_mut(output), scratch);
     }
 }
 
@@ -110,6 +128,7 @@ pub(crate) struct DepthwiseInt8 {
     pub(crate) quantization: Quantization,
     /// The scales of input and output.
     pub(crate) scales: (f32, f32),
+    pub(crate) tail: Tail,
 }
 
 impl DepthwiseInt8 {
@@ -140,24 +159,30 @@ impl Rows for DepthwiseInt8 {
     fn run_rows(&self, context: &Context<'_>, part: Part<'_>, _: &[Then<'_>], output: &mut [u8]) {
         let (isa, par, packed) = (context.isa, context.par, self.weights(context));
         let (geometry, input) = (depthwise_partly(&self.geometry, &part), elements(part.input));
-        depthwise::int8::depthwise(isa, par, &geometry, input, packed, self.quantization, elements_mut(output));
+        let how = (self.quantization, self.tail.alone());
+        depthwise::int8::depthwise(isa, par, &geometry, input, packed, how, elements_mut(output));
     }
 }
 
 impl Step for DepthwiseInt8 {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         let (isa, par, packed) = (context.isa, context.par, self.weights(context));
+        let how = (self.quantization, self.tail.of(&buffers));
         let (input, output) = (elements(buffers.read(0)), elements_mut(buffers.output));
-        depthwise::int8::depthwise(isa, par, &self.geometry, input, packed, self.quantization, output);
+        depthwise::int8::depthwise(isa, par, &self.geometry, input, packed, how, output);
+    }
+
+    fn take_tail(&mut self, tail: Tail) -> bool {
+        take(&mut self.tail, tail)
     }
 
     fn rows(&self) -> Option<&dyn Rows> {
-        Some(self)
+        (!self.tail.adds()).then_some(self)
     }
 
     fn describe(&self) -> String {
         let Depthwise { input: [h, w], channels, kernel: [kh, kw], stride, .. } = self.geometry;
-        format!("bytes: depthwise {h}x{w}x{channels}, filter {kh}x{kw}, stride {stride:?}")
+        format!("bytes: depthwise {h}x{w}x{channels}, filter {kh}x{kw}, stride {stride:?}{}", self.tail)
     }
 
     fn work(&self) -> Work {

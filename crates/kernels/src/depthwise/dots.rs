@@ -26,8 +26,10 @@ mod x86;
 
 use super::int8::{Quantization, Weights};
 use super::{Axis, Depthwise, Line, each_part};
+use crate::split::Block;
 #[cfg(target_arch = "aarch64")]
 use arm as machine;
+use core::ops::Range;
 use core::sync::atomic::{Ordering, compiler_fence};
 pub(super) use machine::Token;
 use machine::{OFFSET, WIDEST};
@@ -113,13 +115,13 @@ pub(super) fn depthwise(
     size: [usize; 2],
     input: &[i8],
     packed: &[i32],
-    q: Quantization,
+    (q, after): (Quantization, impl Fn(Range<usize>, &mut Block<'_, i8>) + Sync),
     output: &mut [i8],
 ) {
     let axis = geometry.axis(1);
     let outside = [q.input_zero; WIDEST];
     assert_eq!(packed.len(), packed_len(geometry), "packed weights of {geometry:?}");
-    each_part(par, geometry, size, WIDEST, output, |_, lines, block| {
+    each_part(par, geometry, size, WIDEST, output, |rows, lines, block| {
         for first in block.columns.clone().step_by(WIDEST) {
             let width = block_width(geometry, first);
             let strip = Strip {
@@ -140,6 +142,7 @@ pub(super) fn depthwise(
             // output that lies in the block, which this task holds alone. The token proves the instructions.
             unsafe { machine::KERNELS[axis.kernel / 2 - 1][axis.stride - 1][width / 32](&strip, lines) };
         }
+        after(rows, block);
     });
 }
 

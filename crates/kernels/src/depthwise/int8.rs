@@ -12,9 +12,11 @@
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::dots;
 use super::{BLOCK, Depthwise, Line, each_part};
+use crate::bytes::Tail;
 use crate::gemm::clamp;
 use crate::isa::Isa;
 use crate::math::ROUND;
+use crate::split::Block;
 use core::ops::Range;
 use sconce_parallel::Parallel;
 
@@ -114,26 +116,32 @@ fn pack_rows(g: &Depthwise, from: Weights<'_>, input_zero: i8, packed: &mut [i32
     }
 }
 
-/// Convolves `input` with weights from [`pack`].
+/// Convolves `input` with weights from [`pack`]; `tail` follows.
 pub fn depthwise(
     isa: Isa,
     par: &dyn Parallel,
     geometry: &Depthwise,
     input: &[i8],
     packed: &[i32],
-    quantization: Quantization,
+    (quantization, tail): (Quantization, Tail<'_>),
     output: &mut [i8],
 ) {
     let size = geometry.check(input.len(), output.len());
+    tail.check(output.len());
     assert_eq!(packed.len(), packed_len(isa, geometry), "packed weights of {geometry:?}");
     if output.is_empty() {
         return;
     }
+    let after = |rows: Range<usize>, block: &mut Block<'_, i8>| {
+        if !matches!(tail, Tail::Nothing) {
+            block.each_run(rows.start * size[1]..rows.end * size[1], |at, run| tail.take(isa, at, run));
+        }
+    };
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     if let Some(token) = token(isa, geometry) {
-        return dots::depthwise(token, par, geometry, size, input, packed, quantization, output);
+        return dots::depthwise(token, par, geometry, size, input, packed, (quantization, after), output);
     }
-    plain(isa, par, geometry, size, input, packed, quantization, output);
+    plain(isa, par, geometry, size, input, packed, (quantization, after), output);
 }
 
 /// The plain path: pixel by pixel, some channels at a time.
@@ -144,14 +152,14 @@ fn plain(
     size: [usize; 2],
     input: &[i8],
     packed: &[i32],
-    quantization: Quantization,
+    (quantization, after): (Quantization, impl Fn(Range<usize>, &mut Block<'_, i8>) + Sync),
     output: &mut [i8],
 ) {
     let width = size[1];
     let outside = [quantization.input_zero; CHUNK];
     each_part(par, geometry, size, BLOCK, output, |rows, lines, block| {
         let mut sums = [0; CHUNK];
-        for (row, line) in rows.zip(lines) {
+        for (row, line) in rows.clone().zip(lines) {
             isa.vectorize(
                 #[inline(always)]
                 || {
@@ -169,6 +177,7 @@ fn plain(
                 },
             );
         }
+        after(rows, block);
     });
 }
 

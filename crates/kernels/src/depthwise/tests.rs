@@ -1,5 +1,6 @@
 //! Depthwise convolution against loops over taps, around the edges of vectors, steps, images and threads.
 use super::*;
+use crate::bytes::tests::with_tails;
 use crate::testing::{Random, assert_close, pool};
 
 /// The input position of a tap, unless it lies outside.
@@ -187,15 +188,18 @@ fn check_bytes(g: &Depthwise, random: &mut Random) {
     let extremes = [(zeros[0], zeros[1]), (-128, 127), (127, -128)][random.below(3)];
     let q = int8::Quantization { input_zero: extremes.0, output_zero: extremes.1, limits };
     let expected = quantized(g, &input, from, q);
+    let others = bytes(random, expected.len());
     let pool = pool();
     for isa in Isa::available() {
         let mut packed = vec![-1; int8::packed_len(isa, g)];
         int8::pack(isa, g, from, q.input_zero, &mut packed);
         for par in [&Serial as &dyn Parallel, &pool] {
             let mut output = vec![0; expected.len()];
-            int8::depthwise(isa, par, g, &input, &packed, q, &mut output);
-            let wrong = output.iter().zip(&expected).position(|(a, b)| a != b);
-            assert!(wrong.is_none(), "element {wrong:?} of {g:?} with {q:?} on {isa:?}");
+            for (tail, expected) in with_tails(&expected, &others) {
+                int8::depthwise(isa, par, g, &input, &packed, (q, tail), &mut output);
+                let wrong = output.iter().zip(&expected).position(|(a, b)| a != b);
+                assert!(wrong.is_none(), "element {wrong:?} of {g:?} with {q:?} and {tail:?} on {isa:?}");
+            }
         }
     }
 }

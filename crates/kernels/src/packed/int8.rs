@@ -38,6 +38,7 @@ pub use layout::{Kind, packed_len, scratch_len};
 pub use pack::{pack, pack_nibbles};
 
 use super::{Conv2d, Filter, NEAR, WORTH_THREADS, cuts};
+use crate::bytes::Tail;
 use crate::isa::Isa;
 use crate::split::{self, Block, Slots};
 use core::ops::Range;
@@ -67,12 +68,13 @@ impl Line {
 /// plus the products of the weights with the differences of inputs to `input_zero`. What is outside the image counts as
 /// `input_zero`.
 ///
-/// `packed` comes from [`pack`] for the same set, geometry and `input_zero`; `scratch` has [`scratch_len`] bytes.
+/// `packed` comes from [`pack`] for the same set, geometry and `input_zero`; `tail` follows; `scratch` has [`scratch_len`]
+/// bytes.
 pub fn conv2d(
     isa: Isa,
     par: &dyn Parallel,
     conv: &Conv2d,
-    quantization: &Quantization,
+    (quantization, tail): (&Quantization, Tail<'_>),
     input: &[i8],
     (packed, scale): (&[Line], &[f32]),
     output: &mut [i8],
@@ -82,10 +84,17 @@ pub fn conv2d(
     let layout = Layout::of(&Family::of(isa, Kind::Bytes), conv, Kind::Bytes);
     let padding = |_| quantization.input_zero;
     let shrinks = scale.iter().all(|scale| scale.abs() < 1.0);
-    convolve(isa, par, conv, (input, &padding), (layout, packed), output, scratch, |panel, block| {
+    tail.check(output.len());
+    let bytes = |panel: Panel<'_>, block: &mut Block<'_, i8>| {
         let scale = &scale[panel.channels()];
         panel.bytes(quantization, (scale, shrinks), block);
-    });
+    };
+    let after = |rows: Range<usize>, first: usize, block: &mut Block<'_, i8>| {
+        if !matches!(tail, Tail::Nothing) {
+            block.each_run(rows, |at, run| tail.take(isa, first + at, run));
+        }
+    };
+    convolve(isa, par, conv, (input, &padding), (layout, packed), output, scratch, (bytes, after));
 }
 
 /// A strip of patches that meets a panel of weights: a piece of the output that is to be computed.
@@ -207,8 +216,9 @@ impl Piece<'_> {
     }
 }
 
-/// What all kinds of convolution share: checks, then every piece of the output is summed up and handed to `finish`. The
-/// padding of an image is said by its index.
+/// What all kinds of convolution share: checks, then every piece of the output is summed up and handed to `finish`, and rows
+/// of a block whose pieces are all finished, with the first channel of the group, to `after`. The padding of an image is said
+/// by its index.
 fn convolve<T: Send>(
     isa: Isa,
     par: &dyn Parallel,
@@ -217,7 +227,10 @@ fn convolve<T: Send>(
     (layout, packed): (Layout, &[Line]),
     output: &mut [T],
     scratch: &mut [u8],
-    finish: impl Fn(Panel<'_>, &mut Block<'_, T>) + Sync,
+    (finish, after): (
+        impl Fn(Panel<'_>, &mut Block<'_, T>) + Sync,
+        impl Fn(Range<usize>, usize, &mut Block<'_, T>) + Sync,
+    ),
 ) {
     let family = Family::of(isa, layout.kind);
     let size = conv.output().unwrap_or_else(|| panic!("{conv:?} is not a convolution"));
@@ -239,6 +252,7 @@ fn convolve<T: Send>(
             panels: &packed[g * layout.lines()..][..layout.lines()],
             first_channel: g * n,
             finish: &finish,
+            after: &after,
         };
         let cuts = cuts((STRIP / 2, layout.nr()), (m, n), par.width());
         split::blocks(par, &mut output[g * n..], conv.out_channels, (m, n), cuts, |block| {
@@ -248,18 +262,19 @@ fn convolve<T: Send>(
 }
 
 /// What all tasks of a convolution (of one group) share.
-struct Job<'a, F> {
+struct Job<'a, F, A> {
     family: Family,
     layout: Layout,
     patches: Patches<'a>,
     panels: &'a [Line],
     first_channel: usize,
     finish: &'a F,
+    after: &'a A,
 }
 
-impl<F> Job<'_, F> {
+impl<F, A> Job<'_, F, A> {
     /// Cuts pixels into those of strips. A strip of lines of the image makes pixels of one line.
-    fn strips(&self, pixels: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<F> {
+    fn strips(&self, pixels: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<F, A> {
         let (Range { start, end }, most) = (pixels.clone(), self.layout.strip.patches);
         let line = if self.layout.is_in_lines() { self.patches.size[1] } else { end };
         let lines = (start / line..end.div_ceil(line)).map(move |y| start.max(y * line)..end.min((y + 1) * line));
@@ -270,6 +285,7 @@ impl<F> Job<'_, F> {
     fn block<T>(&self, mut block: Block<'_, T>, scratch: &mut [u8])
     where
         F: Fn(Panel<'_>, &mut Block<'_, T>),
+        A: Fn(Range<usize>, usize, &mut Block<'_, T>),
     {
         let start = scratch.as_ptr().align_offset(64).min(63);
         let strip = &mut scratch[start..][..self.layout.strip_len()];
@@ -295,6 +311,9 @@ impl<F> Job<'_, F> {
                         sums: &mut sums,
                     };
                     (self.finish)(panel, &mut block);
+                }
+                if panels.end == columns.end {
+                    (self.after)(rows, self.first_channel, &mut block);
                 }
             }
         }

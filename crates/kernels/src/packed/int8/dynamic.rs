@@ -1,12 +1,12 @@
 //! Inputs that are quantised as they come: bytes with a scale and a zero of their own per row or image, results in `f32`.
 use super::layout::{Kind, Layout};
 use super::tile::Family;
-use super::{Conv2d, Line, convolve};
+use super::{Conv2d, Line, Panel, convolve};
 use crate::epilogue::{Function, Then, finish};
 use crate::gemm::clamp;
 use crate::isa::Isa;
 use crate::math::ROUND;
-use crate::split;
+use crate::split::{self, Block};
 use sconce_parallel::Parallel;
 
 /// What bytes stand for: `scale * (byte - zero)`.
@@ -130,7 +130,7 @@ pub fn conv2d_dynamic(
     let layout = Layout::of(&family, conv, kind);
     let unit = if kind == Kind::Bytes { 1.0 } else { 1.0 / 16.0 };
     let padding = |image: usize| affine[image.min(affine.len() - 1)].zero as i8;
-    convolve(isa, par, conv, (input, &padding), (layout, packed), output, scratch, |panel, block| {
+    let finish = |panel: Panel<'_>, block: &mut Block<'_, f32>| {
         let piece = panel.sums();
         let bias = bias.map(|bias| &bias[piece.channels()]);
         let bias = |c: usize| bias.map_or(0.0, |bias| bias[c]);
@@ -166,5 +166,6 @@ pub fn conv2d_dynamic(
                 finish(isa, then, at, &mut block.row(row)[columns.clone()]);
             }
         }
-    });
+    };
+    convolve(isa, par, conv, (input, &padding), (layout, packed), output, scratch, (finish, |_, _, _: &mut _| ()));
 }

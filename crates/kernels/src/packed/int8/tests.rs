@@ -1,6 +1,7 @@
 //! Byte convolutions against naive twins, at the edges of tiles.
 
 use super::*;
+use crate::bytes::tests::with_tails;
 use crate::epilogue::{Function, Then};
 use crate::testing::{Random, assert_close, pool};
 
@@ -56,14 +57,18 @@ fn check(pool: &dyn Parallel, conv: &Conv2d) {
                 rounded.clamp(f32::from(limits.0), f32::from(limits.1)) as i8
             })
             .collect();
+        let others = bytes(&mut random, expected.len());
         for isa in Isa::available() {
             let mut packed = vec![Line::default(); packed_len(isa, conv, Kind::Bytes)];
             pack(isa, pool, conv, Filter::Rows(&filter), Some(&bias), input_zero, &mut packed);
             let mut scratch = vec![0; scratch_len(isa, conv, Kind::Bytes, 3)];
             for par in [&Serial as &dyn Parallel, pool] {
                 let mut output = vec![77; sums.len()];
-                conv2d(isa, par, conv, &quantization, &input, (&packed, &scale), &mut output, &mut scratch);
-                assert_eq!(output, expected, "{isa:?} {conv:?} {quantization:?}");
+                for (tail, expected) in with_tails(&expected, &others) {
+                    let how = (&quantization, tail);
+                    conv2d(isa, par, conv, how, &input, (&packed, &scale), &mut output, &mut scratch);
+                    assert_eq!(output, expected, "{isa:?} {conv:?} {quantization:?} {tail:?}");
+                }
             }
         }
     }
