@@ -92,6 +92,8 @@ impl Bench {
     }
 
     fn measure(&self, path: &Path) -> Result<Measurement, Failure> {
+        // Inputs are the caller's: they do not count as memory of the program.
+        let given = beside(path)?;
         forget_peak();
         let before_rss_mb = memory("VmRSS:");
         let start = Instant::now();
@@ -99,7 +101,7 @@ impl Bench {
         let mut session = module.method_session(&model::method_name(&module, self.method.as_deref()))?;
         let load_ms = milliseconds(start.elapsed());
         let method = session.method().to_owned();
-        let bound = inputs(path, session.view())?;
+        let bound = bound(path, given, session.view())?;
         let mut time = || {
             let start = Instant::now();
             session.run_with(&golden::borrow(&bound), |_| ()).map(|()| milliseconds(start.elapsed()))
@@ -203,10 +205,20 @@ fn median(sorted: &[f64]) -> f64 {
 
 /// Inputs from the golden file beside the program, or pseudo-random ones.
 pub(crate) fn inputs(path: &Path, method: Method<'_>) -> Result<Bound, Failure> {
+    bound(path, beside(path)?, method)
+}
+
+/// The arrays of the golden file beside a program, if there is one.
+fn beside(path: &Path) -> Result<Option<BTreeMap<usize, Tensor>>, Failure> {
     let beside = path.with_extension("npz");
-    if beside.is_file() {
-        let given = golden::read(&beside).map_err(Failure::new)?.inputs;
-        return golden::bind(method, given).map_err(|error| Failure::new(format!("{}: {error}", beside.display())));
+    let read = beside.is_file().then(|| golden::read(&beside).map(|golden| golden.inputs));
+    read.transpose().map_err(Failure::new)
+}
+
+fn bound(path: &Path, given: Option<BTreeMap<usize, Tensor>>, method: Method<'_>) -> Result<Bound, Failure> {
+    if let Some(given) = given {
+        let at = |error: String| Failure::new(format!("{}: {error}", path.with_extension("npz").display()));
+        return golden::bind(method, given).map_err(at);
     }
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let input = |index| match method.input(index) {

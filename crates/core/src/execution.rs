@@ -83,6 +83,9 @@ pub struct Region<'a> {
     pub state: usize,
 }
 
+/// What the address of an input must be a multiple of, for it to be read where it is: that is enough for all elements.
+const LENT_ALIGN: usize = 16;
+
 /// Bytes outside of arenas: constants, inputs and folded results.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory<'a> {
@@ -128,6 +131,7 @@ pub struct Execution<'a> {
     inputs: &'a [Value<'a>],
     folded: Folded<'a>,
     regions: &'a [Region<'a>],
+    lent: &'a [bool],
 }
 
 impl<'a> Execution<'a> {
@@ -158,6 +162,7 @@ impl<'a> Execution<'a> {
             inputs: &[],
             folded: Folded::default(),
             regions: &[],
+            lent: &[],
         }
     }
 
@@ -169,6 +174,12 @@ impl<'a> Execution<'a> {
     /// Runs these regions, in order of their first instructions, each as one step.
     pub fn set_regions(&mut self, regions: &'a [Region<'a>]) {
         self.regions = regions;
+    }
+
+    /// Reads those inputs where the caller has them that are true here, by number, though the program planned memory for them:
+    /// nothing that runs writes them, or finds them in that memory under another name.
+    pub fn lend_inputs(&mut self, lent: &'a [bool]) {
+        self.lent = lent;
     }
 
     /// Lets the next step be instruction `index` of the first chain.
@@ -188,7 +199,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Sets all inputs. Tensors with planned memory are copied; the others are read where they are.
+    /// Sets all inputs. Tensors with planned memory are copied, unless they are lent; the others are read where they are.
     pub fn set_inputs(&mut self, inputs: &'a [Value<'a>]) -> Result<(), Error> {
         if inputs.len() != self.method.inputs() {
             let fault = Fault::new(Code::InvalidArgument, "the method takes {} inputs, {} were given");
@@ -249,6 +260,13 @@ impl<'a> Execution<'a> {
         if tensor.data.len() != len {
             let fault = Fault::new(Code::InvalidArgument, "{} bytes were given, {} are needed");
             return Err(fault.with([tensor.data.len(), len]));
+        }
+        if self.lent.get(number as usize).copied().unwrap_or(false) {
+            if tensor.data.as_ptr().addr().is_multiple_of(LENT_ALIGN) {
+                self.state.set_place(record, Place::Input(number));
+                return Ok(());
+            }
+            self.state.set_place(record, self.method.input_place(number)?);
         }
         match self.state.place(record) {
             Place::None | Place::Input(_) => self.state.set_place(record, Place::Input(number)),

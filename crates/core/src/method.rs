@@ -291,6 +291,16 @@ impl<'a> Method<'a> {
         }
     }
 
+    /// Where the program means an input to be.
+    pub(crate) fn input_place(&self, input: u32) -> Result<Place, Fault> {
+        let index = self.input_index(input as usize).unwrap_or(u32::MAX);
+        match self.value(index) {
+            // An input needs no memory of ours.
+            KernelTypes::Tensor(tensor) => self.place(index, &tensor, &mut 0),
+            _ => Ok(Place::None),
+        }
+    }
+
     fn place(&self, index: u32, tensor: &pte::Tensor<'a>, own: &mut usize) -> Result<Place, Fault> {
         let broken = Fault::new(Code::InvalidProgram, "the tensor's memory is not where a tensor can be");
         if let Some(allocation) = tensor.allocation_info() {

@@ -213,7 +213,7 @@ impl<'a> Analysis<'a> {
 }
 
 /// Where a tensor is planned: memory id and bytes.
-fn planned(tensor: &Tensor<'_>) -> Option<(u32, Range<u64>)> {
+pub(crate) fn planned(tensor: &Tensor<'_>) -> Option<(u32, Range<u64>)> {
     let allocation = tensor.allocation_info()?;
     let start = allocation.offset();
     Some((allocation.memory_id(), start..start.checked_add(tensor.nbytes())?))

@@ -22,6 +22,7 @@ mod external;
 mod folding;
 mod instructions;
 mod layout;
+mod lending;
 mod map;
 mod module;
 mod options;

@@ -57,7 +57,7 @@ paths!(&str, String, &String, &Path, PathBuf, &PathBuf);
 /// A program with its weights, resolved operators and delegates. Cheap to clone; clones share everything.
 #[derive(Clone)]
 pub struct Module {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     easy: Arc<Mutex<Option<Session>>>,
 }
 

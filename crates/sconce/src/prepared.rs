@@ -1,5 +1,5 @@
 //! What is decided once per method, for all its sessions: results that are computed ahead, calls that are planned as one,
-//! and the delegates.
+//! the delegates, and which inputs need no copy.
 //!
 //! Operators that compute from constants alone run once (see [`folding`](crate::folding)). Runs of kernel calls that the
 //! CPU engine can take become regions. Which comes first matters: regions want to know small constants (the 3 and 6 of a
@@ -7,6 +7,7 @@
 //! first, then regions, then the rest. A delegate whose calls all lie in regions joined their plans with its whole graph,
 //! and is not made.
 use crate::folding::{Candidate, Folding, candidates};
+use crate::lending::Decided;
 use crate::module::Shared;
 use crate::session::{Blocks, Context, Needs};
 use crate::{Error, Options};
@@ -29,6 +30,8 @@ pub(crate) struct Prepared {
     regions: Vec<Planned>,
     /// By number, as calls name them.
     pub(crate) delegates: Vec<Owned<dyn Delegate>>,
+    /// For each input, whether it is read where the caller has it; nothing if none is.
+    pub(crate) lent: Vec<bool>,
 }
 
 /// Calls that are planned as one.
@@ -39,6 +42,13 @@ pub(crate) struct Planned {
     /// Value numbers, as a file would hold them.
     args: Vec<u8>,
     pub(crate) delegate: Owned<dyn Delegate>,
+}
+
+impl Planned {
+    /// Values that are read, then those that are written.
+    pub(crate) fn values(&self) -> impl Iterator<Item = usize> {
+        Scalars::<i32>::over(&self.args).iter().filter_map(|value| usize::try_from(value).ok())
+    }
 }
 
 impl Prepared {
@@ -52,8 +62,7 @@ impl Prepared {
         let mut blocks = Blocks::new(view, &needs, state)?;
         if !options.plan {
             let folding = fold(shared, method, &mut blocks, &found)?;
-            let delegates = delegates(shared, method, &[])?;
-            return Ok(Self { folding, regions: Vec::new(), delegates });
+            return Self::with(shared, method, folding, Vec::new());
         }
         let is_small = |candidate: &Candidate| candidate.bytes <= SMALL;
         let small: Vec<_> = found.iter().copied().filter(is_small).collect();
@@ -64,8 +73,22 @@ impl Prepared {
         };
         let rest: Vec<_> = found.into_iter().filter(|candidate| is_small(candidate) || !inside(candidate)).collect();
         let folding = if rest.len() == small.len() { folding } else { fold(shared, method, &mut blocks, &rest)? };
+        Self::with(shared, method, folding, regions)
+    }
+
+    /// What follows from results and regions.
+    fn with(shared: &Shared, method: usize, folding: Folding, regions: Vec<Planned>) -> Result<Self, Error> {
         let delegates = delegates(shared, method, &regions)?;
-        Ok(Self { folding, regions, delegates })
+        let decided = Decided {
+            method: shared.method(method),
+            registry: &*shared.options.registry,
+            kernels: &shared.loaded(method)?.kernels,
+            folding: &folding,
+            regions: &regions,
+            delegates: &delegates,
+        };
+        let lent = decided.lent();
+        Ok(Self { folding, regions, delegates, lent })
     }
 
     pub(crate) fn planned(&self) -> &[Planned] {

@@ -106,9 +106,10 @@ impl Blocks {
             &mut arenas,
             view_mut(self.scratch.as_mut()).unwrap_or_default(),
         );
-        if let Some(Prepared { folding, .. }) = prepared {
+        if let Some(Prepared { folding, lent, .. }) = prepared {
             execution.set_folded(Folded { bytes: folding.bytes(), skip: &folding.skip });
             execution.set_regions(&regions);
+            execution.lend_inputs(lent);
         }
         execution.reset();
         if let Some(inputs) = inputs {
