@@ -14,7 +14,8 @@ pub(crate) struct External {
 
 /// What is where in a file.
 enum Index {
-    Ptd(ptd::Header),
+    /// With the entries by name: the file lists them in no order.
+    Ptd(ptd::Header, HashMap<String, usize>),
     Gguf(Names),
 }
 
@@ -27,7 +28,7 @@ struct Names {
 
 /// A file that can be asked.
 enum View<'a> {
-    Ptd(ptd::File<'a>),
+    Ptd(ptd::File<'a>, &'a HashMap<String, usize>),
     Gguf(&'a Names),
 }
 
@@ -45,28 +46,28 @@ impl Names {
 impl<'a> View<'a> {
     fn len(&self) -> usize {
         match self {
-            Self::Ptd(file) => file.len(),
+            Self::Ptd(file, _) => file.len(),
             Self::Gguf(names) => names.ranges.len(),
         }
     }
 
     fn keys(&self) -> Box<dyn Iterator<Item = &'a str> + 'a> {
         match *self {
-            Self::Ptd(file) => Box::new((0..file.len()).map(move |index| file.key(index))),
+            Self::Ptd(_, places) => Box::new(places.keys().map(String::as_str)),
             Self::Gguf(names) => Box::new(names.places.keys().map(String::as_str)),
         }
     }
 
     fn find(&self, key: &str) -> Option<usize> {
         match self {
-            Self::Ptd(file) => file.find(key),
+            Self::Ptd(_, places) => places.get(key).copied(),
             Self::Gguf(names) => names.places.get(key).copied(),
         }
     }
 
     fn range(&self, index: usize) -> Range<u64> {
         match self {
-            Self::Ptd(file) => file.range(index),
+            Self::Ptd(file, _) => file.range(index),
             Self::Gguf(names) => names.ranges.get(index).cloned().unwrap_or(0..0),
         }
     }
@@ -74,7 +75,7 @@ impl<'a> View<'a> {
     /// GGUF has no layouts of torch: its data are for delegates, which know what they want.
     fn layout(&self, index: usize) -> Option<ptd::TensorLayout<'a>> {
         match self {
-            Self::Ptd(file) => file.layout(index),
+            Self::Ptd(file, _) => file.layout(index),
             Self::Gguf(_) => None,
         }
     }
@@ -87,13 +88,15 @@ impl Index {
             return gguf::File::parse(bytes).map(|file| Self::Gguf(Names::of(&file)));
         }
         let header = ptd::Header::parse(bytes, size)?;
-        ptd::File::parse(bytes, header, size)?;
-        Ok(Self::Ptd(header))
+        let file = ptd::File::parse(bytes, header, size)?;
+        // Of equal names the first counts.
+        let places = (0..file.len()).rev().map(|index| (file.key(index).to_owned(), index));
+        Ok(Self::Ptd(header, places.collect()))
     }
 
     fn view<'a>(&'a self, bytes: &'a FileBytes) -> View<'a> {
         match self {
-            Self::Ptd(header) => View::Ptd(ptd::File::reopen(bytes.bytes(), *header)),
+            Self::Ptd(header, places) => View::Ptd(ptd::File::reopen(bytes.bytes(), *header), places),
             Self::Gguf(names) => View::Gguf(names),
         }
     }

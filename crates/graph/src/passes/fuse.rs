@@ -11,51 +11,67 @@ use crate::types::Element;
 
 /// Fuses where `takes` says that a node can have one more step; answers how many steps moved.
 pub fn fuse_steps(graph: &mut Graph, takes: impl Fn(&Node) -> bool) -> usize {
-    let mut fused = 0;
-    while let Some((maker, reader, then)) = find(graph, &takes) {
+    let (mut makers, counts) = (graph.makers(), graph.read_counts());
+    let mut moved = vec![false; graph.nodes.len()];
+    // What is fused stands where its reader was: those that come later find it there, and those before are not concerned.
+    for reader in 0..graph.nodes.len() {
+        let Some((maker, then)) = (Around { graph, makers: &makers, counts: &counts }).step(reader, &takes) else {
+            continue;
+        };
         let mut node = graph.nodes[maker].clone();
         node.then.push(then);
         node.then.extend(&graph.nodes[reader].then);
         node.outputs = graph.nodes[reader].outputs.clone();
+        makers[node.outputs[0].index()] = Some(reader);
         graph.nodes[reader] = node;
-        graph.nodes.remove(maker);
-        fused += 1;
+        moved[maker] = true;
     }
+    let fused = moved.iter().filter(|moved| **moved).count();
+    let mut moved = moved.into_iter();
+    graph.nodes.retain(|_| !moved.next().unwrap_or(false));
     fused
 }
 
-/// A node, its only reader, and the step that the reader is.
-fn find(graph: &Graph, takes: impl Fn(&Node) -> bool) -> Option<(usize, usize, Then)> {
-    let (makers, counts) = (graph.makers(), graph.read_counts());
-    // A value that a node with one output makes for one reader, without rounding it.
-    let maker = |value: ValueId| {
-        let place = makers[value.index()]?;
-        let alone = counts[value.index()] == 1 && graph.nodes[place].outputs.len() == 1;
-        let exact = matches!(graph.ty(value).element, Element::Plain(_));
-        (alone && exact && takes(&graph.nodes[place])).then_some(place)
-    };
-    let limited = |value: ValueId, reader: &Node| {
-        let place = makers[value.index()]?;
-        let alone = counts[value.index()] == 1 && graph.nodes[place].outputs.len() == 1;
-        let same = graph.ty(value).element == graph.ty(reader.outputs[0]).element;
-        (alone && same && graph.nodes[place].then.is_empty() && takes(&graph.nodes[place])).then_some(place)
-    };
-    graph.nodes.iter().enumerate().find_map(|(reader, node)| match (&node.op, node.inputs.as_slice()) {
-        (Op::Map(limits @ Function::Clamp { .. }), &[x]) if graph.ty(x).quantized().is_some() => {
-            Some((limited(x, node)?, reader, Then::Apply(*limits)))
+/// A graph, and who makes its values and how often they are read.
+struct Around<'a> {
+    graph: &'a Graph,
+    makers: &'a [Option<usize>],
+    counts: &'a [usize],
+}
+
+impl Around<'_> {
+    /// The node that takes over a reader as a further step, and that step.
+    fn step(&self, reader: usize, takes: impl Fn(&Node) -> bool) -> Option<(usize, Then)> {
+        let (graph, makers, node) = (self.graph, self.makers, &self.graph.nodes[reader]);
+        let exact = |value: ValueId| matches!(graph.ty(value).element, Element::Plain(_));
+        match (&node.op, node.inputs.as_slice()) {
+            (Op::Map(limits @ Function::Clamp { .. }), &[x]) if graph.ty(x).quantized().is_some() => {
+                let same = graph.ty(x).element == graph.ty(node.outputs[0]).element;
+                let place = self.alone(x, takes).filter(|&place| same && graph.nodes[place].then.is_empty())?;
+                Some((place, Then::Apply(*limits)))
+            }
+            (Op::Map(function), &[x]) => Some((self.alone(x, takes).filter(|_| exact(x))?, Then::Apply(*function))),
+            (Op::Combine(combine @ (Combine::Add | Combine::Multiply)), &[a, b]) => {
+                let alike = graph.ty(a).dims == graph.ty(b).dims && graph.ty(a).element == graph.ty(b).element;
+                // The later of the two operands, so that a chain of nodes is fused from its end.
+                let candidates =
+                    if makers[a.index()] > makers[b.index()] { [(a, b), (b, a)] } else { [(b, a), (a, b)] };
+                let found = candidates.into_iter().filter(|(own, _)| exact(*own));
+                let found = found.filter_map(|(own, other)| Some((self.alone(own, &takes)?, other))).next();
+                let (place, other) = found.filter(|_| alike && a != b)?;
+                let step = if *combine == Combine::Add { Then::Add(other) } else { Then::Multiply(other) };
+                Some((place, step))
+            }
+            _ => None,
         }
-        (Op::Map(function), &[x]) => Some((maker(x)?, reader, Then::Apply(*function))),
-        (Op::Combine(combine @ (Combine::Add | Combine::Multiply)), &[a, b]) => {
-            let alike = graph.ty(a).dims == graph.ty(b).dims && graph.ty(a).element == graph.ty(b).element;
-            // The later of the two operands, so that a chain of nodes is fused from its end.
-            let candidates = if makers[a.index()] > makers[b.index()] { [(a, b), (b, a)] } else { [(b, a), (a, b)] };
-            let found = candidates.into_iter().find_map(|(own, other)| Some((maker(own)?, other)));
-            let (place, other) = found.filter(|_| alike && a != b)?;
-            let step = if *combine == Combine::Add { Then::Add(other) } else { Then::Multiply(other) };
-            Some((place, reader, step))
-        }
-        _ => None,
-    })
+    }
+
+    /// The node with one output that makes a value for one reader, if it takes a further step.
+    fn alone(&self, value: ValueId, takes: impl Fn(&Node) -> bool) -> Option<usize> {
+        let place = self.makers[value.index()]?;
+        let node = &self.graph.nodes[place];
+        (self.counts[value.index()] == 1 && node.outputs.len() == 1 && takes(node)).then_some(place)
+    }
 }
 
 #[cfg(test)]

@@ -48,6 +48,8 @@ use sconce_parallel::{Parallel, Serial};
 use strip::Patches;
 use tile::{Family, Tile, WIDEST};
 
+/// Bytes that are handed on together when they are finished: they are still near, and the oldest of them not just written.
+const PIECE: usize = 8 * 1024;
 /// Channels in a line.
 const LANES: usize = 16;
 
@@ -293,6 +295,7 @@ impl<F, A> Job<'_, F, A> {
         let near = (NEAR / (self.layout.depth() * self.layout.width * size_of::<Line>())).max(1) * nr;
         let (rows, columns) = (block.rows.clone(), block.columns.clone());
         let mut sums = [Line::default(); STRIP * WIDEST];
+        let mut finished = rows.start;
         for first in columns.clone().step_by(near) {
             let panels = first..columns.end.min(first + near);
             for rows in self.strips(&rows) {
@@ -312,8 +315,10 @@ impl<F, A> Job<'_, F, A> {
                     };
                     (self.finish)(panel, &mut block);
                 }
-                if panels.end == columns.end {
-                    (self.after)(rows, self.first_channel, &mut block);
+                let enough = (rows.end - finished) * columns.len() >= PIECE || rows.end == block.rows.end;
+                if panels.end == columns.end && enough {
+                    (self.after)(finished..rows.end, self.first_channel, &mut block);
+                    finished = rows.end;
                 }
             }
         }

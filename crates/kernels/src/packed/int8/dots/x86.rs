@@ -261,8 +261,8 @@ impl Dots for Vnni {
 #[derive(Clone, Copy)]
 struct Limited {
     zero: __m512i,
-    low: __m512i,
-    high: __m512i,
+    /// Nothing if every byte is within them.
+    limits: Option<(__m512i, __m512i)>,
     /// Narrowing works by quarters of vectors; this brings the words of a line together again.
     order: __m512i,
 }
@@ -273,12 +273,12 @@ impl Limited {
     #[inline(always)]
     unsafe fn new(narrowing: &Narrowing<'_>) -> Self {
         let (low, high) = narrowing.limits;
+        let limited = (low, high) != (i8::MIN, i8::MAX);
         // SAFETY: as said above.
         unsafe {
             Self {
                 zero: _mm512_set1_epi16(narrowing.zero.into()),
-                low: _mm512_set1_epi8(low),
-                high: _mm512_set1_epi8(high),
+                limits: limited.then(|| (_mm512_set1_epi8(low), _mm512_set1_epi8(high))),
                 order: _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
             }
         }
@@ -298,8 +298,12 @@ impl Limited {
         unsafe {
             let first = _mm512_adds_epi16(_mm512_packs_epi32(a, b), self.zero);
             let second = _mm512_adds_epi16(_mm512_packs_epi32(c, d), self.zero);
-            let bytes = _mm512_max_epi8(_mm512_packs_epi16(first, second), self.low);
-            _mm512_permutexvar_epi32(self.order, _mm512_min_epi8(bytes, self.high))
+            let bytes = _mm512_packs_epi16(first, second);
+            let bytes = match self.limits {
+                Some((low, high)) => _mm512_min_epi8(_mm512_max_epi8(bytes, low), high),
+                None => bytes,
+            };
+            _mm512_permutexvar_epi32(self.order, bytes)
         }
     }
 }
