@@ -123,34 +123,44 @@ impl<'a> Panel<'a> {
         self.first_channel + self.columns.start..self.first_channel + self.columns.end
     }
 
-    /// Calls `body` with the rows of every tile, counted in the strip, and the tile.
-    #[inline(always)]
-    fn each_tile(&mut self, mut body: impl FnMut(Range<usize>, &Tile)) {
+    /// The tiles of so many rows from row `first` of the strip on, `count` of them.
+    fn tiles(&mut self, first: usize, height: usize, count: usize) -> Tile {
         let Layout { runs, steps, strip, .. } = *self.layout;
-        let width = self.width();
-        for rows in parts(&(0..self.rows.len()), self.family.tallest(width)) {
-            let read = (rows.len() - 1) * strip.step + (runs - 1) * strip.line + self.layout.run_len();
-            let tile = Tile {
-                height: rows.len(),
-                rows: self.strip[rows.start * strip.step..][..read].as_ptr(),
-                stride: strip.step,
-                panel: self.lines.as_ptr(),
-                runs,
-                line: strip.line,
-                steps: steps / runs,
-                group_steps: self.layout.group_steps(),
-                sums: self.sums[rows.start * width..][..rows.len() * width].as_mut_ptr(),
-            };
-            body(rows, &tile);
+        let (width, rows) = (self.width(), height * count);
+        let read = (rows - 1) * strip.step + (runs - 1) * strip.line + self.layout.run_len();
+        Tile {
+            height,
+            count,
+            rows: self.strip[first * strip.step..][..read].as_ptr(),
+            stride: strip.step,
+            panel: self.lines.as_ptr(),
+            runs,
+            line: strip.line,
+            steps: steps / runs,
+            group_steps: self.layout.group_steps(),
+            sums: self.sums[first * width..][..rows * width].as_mut_ptr(),
+        }
+    }
+
+    /// Calls `body` with the first row of some tiles of the same height, counted in the strip, and the tiles: all that are as
+    /// high as the first one, then the last one if it is not.
+    #[inline(always)]
+    fn each_height(&mut self, mut body: impl FnMut(usize, &Tile)) {
+        let (rows, tallest) = (self.rows.len(), self.family.tallest(self.width()));
+        let height = if rows <= tallest { rows } else { rows.div_ceil(rows.div_ceil(tallest)) };
+        let (count, rest) = (rows / height, rows % height);
+        body(0, &self.tiles(0, height, count));
+        if rest > 0 {
+            body(count * height, &self.tiles(count * height, rest, 1));
         }
     }
 
     /// Computes the sums.
     fn sums(mut self) -> Piece<'a> {
         let (family, width) = (self.family, self.width());
-        // SAFETY: as many rows as the tile has lie in the strip, each with all steps' bytes, and in the sums; the panel was
+        // SAFETY: as many rows as the tiles have lie in the strip, each with all steps' bytes, and in the sums; the panel was
         // cut to its length. The family belongs to a held token.
-        self.each_tile(|rows, tile| unsafe { family.tile(rows.len(), width)(tile) });
+        self.each_height(|_, tiles| unsafe { family.tile(tiles.height, width)(tiles) });
         let Self { rows, columns, first_channel, sums, lines, .. } = self;
         Piece { rows, columns, first_channel, sums, totals: &lines[width..2 * width] }
     }
@@ -167,12 +177,12 @@ impl<'a> Panel<'a> {
         let first = (self.rows.start - block.rows.start) * stride + self.columns.start - block.columns.start;
         let mut room = [0.0; LANES * WIDEST];
         let narrowing = Narrowing::new(quantization, (scale, shrinks), &mut room);
-        self.each_tile(|rows, tile| {
-            // SAFETY: of the tile as above; the rows of the output are in the block, as just asserted, and so are its
+        self.each_height(|row, tiles| {
+            // SAFETY: of the tiles as above; the rows of the output are in the block, as just asserted, and so are its
             // columns, of which there are as many as scales.
             unsafe {
-                let to = Bytes { out: start.add(first + rows.start * stride), stride, narrowing: &narrowing };
-                family.bytes(rows.len(), width)(tile, &to);
+                let to = Bytes { out: start.add(first + row * stride), stride, narrowing: &narrowing };
+                family.bytes(tiles.height, width)(tiles, &to);
             }
         });
     }
@@ -275,12 +285,19 @@ struct Job<'a, F, A> {
 }
 
 impl<F, A> Job<'_, F, A> {
-    /// Cuts pixels into those of strips. A strip of lines of the image makes pixels of one line.
+    /// Cuts pixels into those of strips. A strip of lines of the image makes pixels of one line; others make whole tiles.
     fn strips(&self, pixels: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<F, A> {
         let (Range { start, end }, most) = (pixels.clone(), self.layout.strip.patches);
-        let line = if self.layout.is_in_lines() { self.patches.size[1] } else { end };
+        let in_lines = self.layout.is_in_lines();
+        let line = if in_lines { self.patches.size[1] } else { end };
         let lines = (start / line..end.div_ceil(line)).map(move |y| start.max(y * line)..end.min((y + 1) * line));
-        lines.flat_map(move |pixels| parts(&pixels, most))
+        let tallest = self.family.tallest(self.layout.width);
+        let whole = most / tallest * tallest;
+        lines.flat_map(move |pixels| {
+            let len = if in_lines { pixels.len().div_ceil(pixels.len().div_ceil(most)) } else { whole };
+            let end = pixels.end;
+            pixels.step_by(len).map(move |start| start..end.min(start + len))
+        })
     }
 
     /// Computes a block of the output: some pixels, some whole panels of channels.
@@ -323,11 +340,4 @@ impl<F, A> Job<'_, F, A> {
             }
         }
     }
-}
-
-/// Cuts a range into as few parts of at most `most` as it takes, nearly equal.
-fn parts(range: &Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-    let (len, end) = (range.len(), range.end);
-    let part = if len <= most { len } else { len.div_ceil(len.div_ceil(most)) };
-    range.clone().step_by(part.max(1)).map(move |start| start..end.min(start + part))
 }

@@ -16,14 +16,16 @@ use core::ops::Range;
 /// The most lines across a panel, over all instruction sets.
 pub(super) const WIDEST: usize = 4;
 
-/// One tile: `sums[height x NV lines] = start + rows * panel`.
+/// Tiles one below the other, each `sums[height x NV lines] = start + rows * panel`.
 ///
 /// # Safety
-/// A kernel of this height and NV lines reads, from each of `height` rows `stride` apart, the bytes of all steps: those of
-/// each of `runs`, `line` bytes apart; and from `panel` all rows of NV lines. It writes `height * NV` lines of sums. All of
-/// these must be valid.
+/// A kernel of this height and NV lines reads, from each of `height * count` rows `stride` apart, the bytes of all steps: those
+/// of each of `runs`, `line` bytes apart; and from `panel` all rows of NV lines. It writes `height * count * NV` lines of sums.
+/// All of these must be valid.
 pub(super) struct Tile {
     pub(super) height: usize,
+    /// How many there are; a call is as long as the products of a small one.
+    pub(super) count: usize,
     pub(super) rows: *const u8,
     pub(super) stride: usize,
     pub(super) panel: *const Line,
@@ -113,12 +115,12 @@ fn height<S: Dots, const MR: usize>(t: &Tile) -> usize {
     if S::ROWS == 1 { MR } else { t.height }
 }
 
-/// Where a run of the patches of a tile is.
+/// Where a run of the patches of the tile with this first row is.
 #[inline(always)]
-unsafe fn rows<S: Dots, const MR: usize>(t: &Tile, run: usize) -> [Pair; MR] {
+unsafe fn rows<S: Dots, const MR: usize>(t: &Tile, first: usize, run: usize) -> [Pair; MR] {
     let last = height::<S, MR>(t) - 1;
     // SAFETY: these are rows of the tile.
-    let row = |i: usize| unsafe { t.rows.add(run * t.line + i.min(last) * t.stride) };
+    let row = |i: usize| unsafe { t.rows.add(run * t.line + (first + i.min(last)) * t.stride) };
     core::array::from_fn(|i| [row(i * S::ROWS), row(i * S::ROWS + 1)])
 }
 
@@ -160,10 +162,11 @@ unsafe fn steps<S: Dots, const MR: usize, const NV: usize, const NIBBLES: bool>(
     line
 }
 
-/// Calls `body` with a line of the tile's sums and what belongs there, for all of them.
+/// Calls `body` with a line of the sums of the tile with this first row and what belongs there, for all of them.
 #[inline(always)]
 unsafe fn finish<S: Dots, const MR: usize, const NV: usize>(
     t: &Tile,
+    first: usize,
     sums: &[[S::Sums; NV]; MR],
     body: impl Fn(&mut Line, S::Whole, usize),
 ) {
@@ -171,56 +174,81 @@ unsafe fn finish<S: Dots, const MR: usize, const NV: usize>(
         for (j, sums) in row.iter().enumerate() {
             // SAFETY: the lines are those listed at `Tile`, which the caller vouches for.
             unsafe {
-                let [first, second] = S::whole(*sums);
-                body(&mut *t.sums.add(i * S::ROWS * NV + j), first, j);
+                let [one, two] = S::whole(*sums);
+                body(&mut *t.sums.add((first + i * S::ROWS) * NV + j), one, j);
                 if S::ROWS == 2 && 2 * i + 1 < t.height {
-                    body(&mut *t.sums.add((2 * i + 1) * NV + j), second, j);
+                    body(&mut *t.sums.add((first + 2 * i + 1) * NV + j), two, j);
                 }
             }
         }
     }
 }
 
-/// Sums over all steps.
+/// The sums over all steps of the tile with this first row.
 #[inline(always)]
-unsafe fn tile<S: Dots, const MR: usize, const NV: usize, const NIBBLES: bool>(t: &Tile) {
+unsafe fn sums<S: Dots, const MR: usize, const NV: usize, const NIBBLES: bool>(
+    t: &Tile,
+    first: usize,
+) -> [[S::Sums; NV]; MR] {
     // SAFETY: all accesses are those listed at `Tile`, which the caller vouches for.
     unsafe {
         let mut sums = [each!(NV; |j| S::start(&*t.panel.add(j))); MR];
         let mut line = t.panel.add(HEAD * NV);
         for run in 0..t.runs {
-            line = steps::<S, MR, NV, NIBBLES>(&rows::<S, MR>(t, run), 0..t.steps, line, &mut sums);
+            line = steps::<S, MR, NV, NIBBLES>(&rows::<S, MR>(t, first, run), 0..t.steps, line, &mut sums);
         }
-        finish::<S, MR, NV>(
-            t,
-            &sums,
-            #[inline(always)]
-            |to, sums, _| S::store(to, sums),
-        );
+        sums
+    }
+}
+
+/// Sums over all steps.
+#[inline(always)]
+unsafe fn tile<S: Dots, const MR: usize, const NV: usize, const NIBBLES: bool>(t: &Tile) {
+    let height = height::<S, MR>(t);
+    for first in (0..t.count).map(|tile| tile * height) {
+        // SAFETY: all accesses are those listed at `Tile`, which the caller vouches for.
+        unsafe {
+            finish::<S, MR, NV>(
+                t,
+                first,
+                &sums::<S, MR, NV, NIBBLES>(t, first),
+                #[inline(always)]
+                |to, sums, _| S::store(to, sums),
+            );
+        }
     }
 }
 
 /// Sums over all steps, as bytes.
 #[inline(always)]
 unsafe fn bytes<S: Dots, const MR: usize, const NV: usize>(t: &Tile, to: &Bytes<'_>) {
-    // SAFETY: all accesses are those listed at `Tile` and `Bytes`, which the caller vouches for.
-    unsafe {
-        let mut sums = [each!(NV; |j| S::start(&*t.panel.add(j))); MR];
-        let mut line = t.panel.add(HEAD * NV);
-        for run in 0..t.runs {
-            line = steps::<S, MR, NV, false>(&rows::<S, MR>(t, run), 0..t.steps, line, &mut sums);
+    let height = height::<S, MR>(t);
+    for first in (0..t.count).map(|tile| tile * height) {
+        // SAFETY: all accesses are those listed at `Tile` and `Bytes`, which the caller vouches for.
+        unsafe {
+            let to = Bytes { out: to.out.add(first * to.stride), ..*to };
+            S::narrow(&sums::<S, MR, NV, false>(t, first), height, &to);
         }
-        S::narrow(&sums, height::<S, MR>(t), to);
     }
 }
 
 /// Sums over the steps of each group, scaled and added up as numbers in memory.
 #[inline(always)]
 unsafe fn grouped<S: Dots, const MR: usize, const NV: usize>(t: &Tile) {
+    let height = height::<S, MR>(t);
+    for first in (0..t.count).map(|tile| tile * height) {
+        // SAFETY: all accesses are those listed at `Tile`, which the caller vouches for.
+        unsafe { grouped_one::<S, MR, NV>(t, first) };
+    }
+}
+
+/// The same for the tile with this first row.
+#[inline(always)]
+unsafe fn grouped_one<S: Dots, const MR: usize, const NV: usize>(t: &Tile, first: usize) {
     // SAFETY: all accesses are those listed at `Tile`, which the caller vouches for; zero bits are the number zero.
     unsafe {
-        let rows = rows::<S, MR>(t, 0);
-        t.sums.write_bytes(0, height::<S, MR>(t) * NV);
+        let rows = rows::<S, MR>(t, first, 0);
+        t.sums.add(first * NV).write_bytes(0, height::<S, MR>(t) * NV);
         let (mut scales, mut line) = (t.panel, t.panel.add(HEAD * NV));
         for group in 0..t.steps / t.group_steps {
             let upper = group % 2 == 1;
@@ -233,6 +261,7 @@ unsafe fn grouped<S: Dots, const MR: usize, const NV: usize>(t: &Tile) {
             line = steps::<S, MR, NV, true>(&rows, range, line, &mut sums);
             finish::<S, MR, NV>(
                 t,
+                first,
                 &sums,
                 #[inline(always)]
                 |to, sums, j| S::add_scaled(to, sums, &*scales.add(j), upper),
