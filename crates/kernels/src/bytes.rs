@@ -1,6 +1,15 @@
-//! What follows a product of bytes, byte by byte: a function, or the sum with other bytes.
+//! Bytes of quantised nets, one by one: how numbers become bytes, and what follows a product of bytes, a function or the sum with
+//! other bytes.
 //!
 //! Products hand over a few rows at a time, while these are in the nearest cache.
+
+mod make;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub use make::{Gate, Rounding, gate, quantize};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::Limited;
 
 use crate::isa::Isa;
 use crate::table::{self, Table};

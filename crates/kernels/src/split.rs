@@ -14,6 +14,9 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use sconce_parallel::Parallel;
 
+/// Elements of a piece that are worth another thread.
+const LEAST_PIECE: usize = 4 * 1024;
+
 /// The start of a buffer whose parts go to different threads.
 struct Base<T>(*mut T);
 
@@ -37,6 +40,16 @@ pub fn chunks<T: Send>(par: &dyn Parallel, data: &mut [T], len: usize, body: imp
         let chunk = unsafe { core::slice::from_raw_parts_mut(base.get().add(start), len.min(total - start)) };
         body(i, chunk);
     });
+}
+
+/// A length of [`chunks`] for so many elements: at most about `most`, whole units, and as many chunks for each thread, so that a
+/// thread has the same part of every tensor of an image.
+pub fn piece(par: &dyn Parallel, len: usize, unit: usize, most: usize) -> usize {
+    let (unit, width) = (unit.max(1), par.width());
+    let pieces = len.div_ceil(most.max(1)).next_multiple_of(width);
+    let worth = len >= width * LEAST_PIECE;
+    let pieces = if worth { pieces } else { 1 };
+    len.div_ceil(unit).div_ceil(pieces.max(1)).max(1) * unit
 }
 
 /// [`chunks`] of two slices that have the same number of chunks.

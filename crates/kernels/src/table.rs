@@ -17,8 +17,9 @@ const PIECE: usize = 16 * 1024;
 /// Writes `table[input]` for every byte.
 pub fn look_up(isa: Isa, par: &dyn Parallel, table: &Table, input: &[u8], output: &mut [u8]) {
     assert_eq!(input.len(), output.len(), "input and output differ in length");
-    split::chunks(par, output, PIECE, |piece, output| {
-        let input = &input[piece * PIECE..][..output.len()];
+    let piece = split::piece(par, output.len(), 1, PIECE);
+    split::chunks(par, output, piece, |index, output| {
+        let input = &input[index * piece..][..output.len()];
         #[cfg(all(feature = "std", target_arch = "x86_64"))]
         if takes_64(isa) {
             // SAFETY: the instructions are there, and as many bytes can be read and written.

@@ -13,6 +13,7 @@ use sconce_format::ScalarType;
 use sconce_graph::{
     Combine as CombineKind, Element, Graph, Node, Op, Quantized, Reduction, Scheme, Shape, Storage, Then, ValueId,
 };
+use sconce_kernels::bytes::Rounding;
 use sconce_kernels::copy::contiguous_strides;
 use sconce_kernels::depthwise::Depthwise;
 use sconce_kernels::epilogue::Function;
@@ -223,9 +224,9 @@ impl Site<'_> {
     /// A sum or a gate of bytes that is followed by limits at most.
     fn whole_bytes(&self, combine: CombineKind) -> Option<Selected> {
         let (scale, zero) = per_tensor(self.graph, self.node.outputs[0])?;
+        let zero = i8::try_from(zero).ok()?;
         let from = |index: usize| per_tensor(self.graph, self.node.inputs[index]);
-        let limits = limits(&self.node.then, scale, i8::try_from(zero).ok()?)?;
-        let to = ToBytes { scale, zero, limits };
+        let to = ToBytes { scale, rounding: Rounding { zero, limits: limits(&self.node.then, scale, zero)? } };
         if let Some((image, gate)) = gate(self.graph, self.node) {
             let scratch = GateBytes::scratch(*self.output().last()?)?;
             return Some(self.step(GateBytes { from: [from(image)?, from(gate)?], to, gate }, 2, scratch));

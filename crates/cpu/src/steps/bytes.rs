@@ -3,25 +3,25 @@
 use super::convert::rounded;
 use super::{Context, Step, Tail, elements, elements_mut};
 use crate::memory::Buffers;
-use sconce_kernels::bytes::Sum;
+use sconce_kernels::bytes::{self, Gate, Rounding, Sum};
 use sconce_kernels::split;
 use sconce_kernels::table::{self, Table};
 
 /// Bytes that a task takes at a time.
 const PIECE: usize = 16 * 1024;
 
-/// How numbers become bytes.
+/// What bytes stand for, and how numbers become such bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ToBytes {
     pub(crate) scale: f32,
-    pub(crate) zero: i32,
-    pub(crate) limits: (i8, i8),
+    pub(crate) rounding: Rounding,
 }
 
 impl ToBytes {
     #[inline(always)]
     fn byte(self, steps: f32) -> i8 {
-        rounded(steps, self.zero, i32::from(self.limits.0), i32::from(self.limits.1)) as i8
+        let Rounding { zero, limits: (low, high) } = self.rounding;
+        rounded(steps, zero.into(), low.into(), high.into()) as i8
     }
 }
 
@@ -63,7 +63,8 @@ impl SumBytes {
     /// Of operands with these scales and zeros; the sign of the second is in its scale.
     pub(crate) fn new(from: [(f32, i32); 2], to: ToBytes, repeat: Option<(usize, Repeat)>) -> Self {
         let from = from.map(|(scale, zero)| (scale / to.scale, zero));
-        let whole = Sum::new(from.map(|(factor, _)| factor), from.map(|(_, zero)| zero), to.zero, to.limits);
+        let Rounding { zero, limits } = to.rounding;
+        let whole = Sum::new(from.map(|(factor, _)| factor), from.map(|(_, zero)| zero), zero.into(), limits);
         Self { from, to, whole, repeat }
     }
 
@@ -89,8 +90,9 @@ impl SumBytes {
 
 #[inline(always)]
 fn pairs(context: &Context<'_>, a: &[i8], b: &[i8], output: &mut [i8], f: impl Fn(i8, i8) -> i8 + Sync) {
-    split::chunks(context.par, output, PIECE, |piece, output: &mut [i8]| {
-        let (a, b) = (&a[piece * PIECE..][..output.len()], &b[piece * PIECE..][..output.len()]);
+    let piece = split::piece(context.par, output.len(), 1, PIECE);
+    split::chunks(context.par, output, piece, |index, output: &mut [i8]| {
+        let (a, b) = (&a[index * piece..][..output.len()], &b[index * piece..][..output.len()]);
         context.isa.vectorize(
             #[inline(always)]
             || {
@@ -185,10 +187,10 @@ pub(crate) struct GateBytes {
 }
 
 impl GateBytes {
-    /// Bytes of scratch: the gates of all channels, repeated until loops are long.
+    /// Bytes of scratch: factors and shifts of all channels, repeated until loops are long.
     pub(crate) fn scratch(channels: usize) -> Option<usize> {
         const LONG: usize = 256;
-        LONG.div_ceil(channels).checked_mul(channels)?.checked_mul(size_of::<f32>())
+        LONG.div_ceil(channels).checked_mul(channels)?.checked_mul(2 * size_of::<f32>())
     }
 }
 
@@ -197,26 +199,19 @@ impl Step for GateBytes {
         let image: &[i8] = elements(buffers.read(1 - self.gate));
         let gate: &[i8] = elements(buffers.read(self.gate));
         let [(scale, zero), (gate_scale, gate_zero)] = self.from;
-        let factor = scale * gate_scale / self.to.scale;
-        let factors: &mut [f32] = elements_mut(buffers.scratch);
-        for factors in factors.chunks_exact_mut(gate.len()) {
-            factors.iter_mut().zip(gate).for_each(|(f, &gate)| *f = (i32::from(gate) - gate_zero) as f32);
+        let scratch: &mut [f32] = elements_mut(buffers.scratch);
+        let (factors, shifts) = scratch.split_at_mut(scratch.len() / 2);
+        for (factors, shifts) in factors.chunks_exact_mut(gate.len()).zip(shifts.chunks_exact_mut(gate.len())) {
+            for ((factor, shift), &gate) in factors.iter_mut().zip(shifts).zip(gate) {
+                let whole = i32::from(gate) - gate_zero;
+                (*factor, *shift) = (whole as f32, -(whole * zero) as f32);
+            }
         }
-        let factors = &*factors;
-        let rows = PIECE.div_ceil(factors.len()) * factors.len();
-        split::chunks(context.par, elements_mut(buffers.output), rows, |piece, output: &mut [i8]| {
-            let image = &image[piece * rows..][..output.len()];
-            context.isa.vectorize(
-                #[inline(always)]
-                || {
-                    for (output, image) in output.chunks_mut(factors.len()).zip(image.chunks(factors.len())) {
-                        for ((y, x), gate) in output.iter_mut().zip(image).zip(factors) {
-                            // The product of two bytes is exact, and only then scaled: so it is rounded once.
-                            *y = self.to.byte((i32::from(*x) - zero) as f32 * gate * factor);
-                        }
-                    }
-                },
-            );
+        let by = Gate { factors, shifts, scale: scale * gate_scale / self.to.scale };
+        let piece = split::piece(context.par, image.len(), by.factors.len(), PIECE);
+        split::chunks(context.par, elements_mut(buffers.output), piece, |index, output: &mut [i8]| {
+            let image = &image[index * piece..][..output.len()];
+            bytes::gate(context.isa, image, by, self.to.rounding, output);
         });
     }
 
@@ -252,7 +247,7 @@ mod tests {
 
     #[test]
     fn bytes_are_rounded_to_even_within_limits() {
-        let to = ToBytes { scale: 0.5, zero: -3, limits: (-10, 20) };
+        let to = ToBytes { scale: 0.5, rounding: Rounding { zero: -3, limits: (-10, 20) } };
         for (steps, expected) in [(0.5, -3), (1.5, -1), (-100.0, -10), (100.0, 20), (4.4, 1)] {
             assert_eq!(to.byte(steps), expected, "{steps}");
         }

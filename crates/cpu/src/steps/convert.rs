@@ -7,6 +7,7 @@ use super::{After, Context, Following, Step, combine, elements, elements_mut};
 use crate::memory::Buffers;
 use half::{bf16, f16};
 use sconce_graph::Combine;
+use sconce_kernels::bytes::{self, Rounding};
 use sconce_kernels::epilogue::finish;
 use sconce_kernels::math::ROUND;
 use sconce_kernels::packed::int8::{Affine, quantize_rows};
@@ -14,6 +15,8 @@ use sconce_kernels::{Isa, Number, convert, split};
 
 /// Elements that are converted at a time.
 const PIECE: usize = 1024;
+/// The same where they are written only once.
+const LONG_PIECE: usize = 32 * 1024;
 /// Bytes before the integers of dynamically quantised rows, per row.
 pub(crate) const ROW_HEAD: usize = 8;
 
@@ -59,6 +62,16 @@ impl Step for Convert {
             return quantize_rows(isa, par, elements(input), row, elements_mut(bytes), elements_mut(heads));
         }
         let then = Following::new(&self.after, &buffers);
+        if let (Kind::Float, Kind::Int8(scale, zero), true) = (self.from, self.to, then.is_empty())
+            && let Ok(zero) = i8::try_from(zero)
+        {
+            let (input, output, factor): (&[f32], _, _) = (elements(input), elements_mut(buffers.output), 1.0 / scale);
+            let piece = split::piece(par, output.len(), 1, LONG_PIECE);
+            return split::chunks(par, output, piece, |index, output: &mut [i8]| {
+                let input = &input[index * piece..][..output.len()];
+                bytes::quantize(isa, input, factor, Rounding { zero, limits: (i8::MIN, i8::MAX) }, output);
+            });
+        }
         split::chunks(par, buffers.output, PIECE * size, |piece, output| {
             let mut numbers = [0.0; PIECE];
             let numbers = &mut numbers[..output.len() / size];

@@ -15,6 +15,7 @@ mod x86;
 use super::requantize::{Bytes, Narrowing};
 use super::strip::Runs;
 use super::{LANES, Line};
+use crate::bytes::Rounding;
 use crate::gemm::clamp;
 use crate::math::ROUND;
 
@@ -133,7 +134,7 @@ unsafe fn narrow_each<S: Dots + ?Sized, const MR: usize, const NV: usize>(
     rows: usize,
     to: &Bytes<'_>,
 ) {
-    let Narrowing { channels, limits: (low, high), zero, .. } = *to.narrowing;
+    let Narrowing { channels, rounding: Rounding { zero, limits: (low, high) }, .. } = *to.narrowing;
     let limits = (to.narrowing.before_zero(low), to.narrowing.before_zero(high));
     for row in 0..rows {
         let mut bytes = [[0; LANES]; NV];

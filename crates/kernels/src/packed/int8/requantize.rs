@@ -4,6 +4,7 @@
 
 use super::tile::WIDEST;
 use super::{LANES, Quantization};
+use crate::bytes::Rounding;
 
 /// How sums become bytes, for the channels of a panel.
 pub(super) struct Narrowing<'a> {
@@ -11,8 +12,7 @@ pub(super) struct Narrowing<'a> {
     scale: &'a [f32],
     /// How many channels there are.
     pub(super) channels: usize,
-    pub(super) limits: (i8, i8),
-    pub(super) zero: i8,
+    pub(super) rounding: Rounding,
     /// Whether all scales are less than one.
     pub(super) shrinks: bool,
 }
@@ -33,7 +33,7 @@ impl<'a> Narrowing<'a> {
                 &room[..channels.next_multiple_of(LANES)]
             }
         };
-        Self { scale, channels, limits, zero, shrinks }
+        Self { scale, channels, rounding: Rounding { zero, limits }, shrinks }
     }
 
     /// The scales of each line.
@@ -45,7 +45,7 @@ impl<'a> Narrowing<'a> {
     /// A limit before the zero is added.
     #[inline(always)]
     pub(super) fn before_zero(&self, limit: i8) -> f32 {
-        f32::from(limit) - f32::from(self.zero)
+        f32::from(limit) - f32::from(self.rounding.zero)
     }
 }
 

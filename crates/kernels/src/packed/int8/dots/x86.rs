@@ -1,9 +1,10 @@
 //! Dot products on x86-64.
 
 use super::{Dots, Portable, UPPER, each, narrow_each, unrolled};
+use crate::bytes::Limited;
 use crate::isa::{Avx2, Avx512, Vnni};
 use crate::packed::int8::Line;
-use crate::packed::int8::requantize::{Bytes, Narrowing};
+use crate::packed::int8::requantize::Bytes;
 use crate::packed::int8::strip::Runs;
 use core::arch::x86_64::*;
 
@@ -205,12 +206,12 @@ impl Dots for Vnni {
         }
         // SAFETY: scales are there for all lines, and room for the channels of all patches.
         unsafe {
-            let limited = Limited::new(to.narrowing);
+            let limited = Limited::new(to.narrowing.rounding);
             let scales = each!(NV; |j| _mm512_loadu_ps(to.narrowing.scales().as_ptr().add(j).cast()));
             unrolled!(MR; |first| {
                 if first % (4 / NV) == 0 {
                     let steps = each!(4; |line| match (first + line / NV, line % NV) {
-                        (row, j) if row < MR && line < NV * (4 / NV) => Limited::steps(sums[row][j], scales[j]),
+                        (row, j) if row < MR && line < NV * (4 / NV) => scaled(sums[row][j], scales[j]),
                         _ => _mm512_setzero_si512(),
                     });
                     let bytes = limited.bytes(steps);
@@ -257,55 +258,14 @@ impl Dots for Vnni {
     }
 }
 
-/// Numbers become bytes by instructions that narrow with saturation.
-#[derive(Clone, Copy)]
-struct Limited {
-    zero: __m512i,
-    /// Nothing if every byte is within them.
-    limits: Option<(__m512i, __m512i)>,
-    /// Narrowing works by quarters of vectors; this brings the words of a line together again.
-    order: __m512i,
-}
-
-impl Limited {
-    /// # Safety
-    /// AVX-512 must exist; so for all functions below.
-    #[inline(always)]
-    unsafe fn new(narrowing: &Narrowing<'_>) -> Self {
-        let (low, high) = narrowing.limits;
-        let limited = (low, high) != (i8::MIN, i8::MAX);
-        // SAFETY: as said above.
-        unsafe {
-            Self {
-                zero: _mm512_set1_epi16(narrowing.zero.into()),
-                limits: limited.then(|| (_mm512_set1_epi8(low), _mm512_set1_epi8(high))),
-                order: _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
-            }
-        }
-    }
-
-    /// The integers that sums are scaled to, by less than one, so that they stay integers of 32 bits.
-    #[inline(always)]
-    unsafe fn steps(sums: __m512i, scale: __m512) -> __m512i {
-        // SAFETY: AVX-512.
-        unsafe { _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), scale)) }
-    }
-
-    /// The bytes of four lines, one after the other.
-    #[inline(always)]
-    unsafe fn bytes(&self, [a, b, c, d]: [__m512i; 4]) -> __m512i {
-        // SAFETY: AVX-512.
-        unsafe {
-            let first = _mm512_adds_epi16(_mm512_packs_epi32(a, b), self.zero);
-            let second = _mm512_adds_epi16(_mm512_packs_epi32(c, d), self.zero);
-            let bytes = _mm512_packs_epi16(first, second);
-            let bytes = match self.limits {
-                Some((low, high)) => _mm512_min_epi8(_mm512_max_epi8(bytes, low), high),
-                None => bytes,
-            };
-            _mm512_permutexvar_epi32(self.order, bytes)
-        }
-    }
+/// The integers that sums are scaled to, by less than one, so that they stay integers of 32 bits.
+///
+/// # Safety
+/// AVX-512 must exist.
+#[inline(always)]
+unsafe fn scaled(sums: __m512i, scale: __m512) -> __m512i {
+    // SAFETY: as said above.
+    unsafe { _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), scale)) }
 }
 
 /// The lines of a patch, from the bytes of several with NV lines each.
