@@ -3,6 +3,8 @@
 //!
 //! Products hand over a few rows at a time, while these are in the nearest cache.
 
+#![allow(unsafe_code, reason = "calls of vector instructions")]
+
 mod make;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -38,13 +40,7 @@ impl Tail<'_> {
         match self {
             Self::Nothing => {}
             Self::LookUp(table) => table::look_up_in_place(isa, table, output),
-            Self::Add(sum, others) => {
-                let (sum, others) = (*sum, &others[at..][..output.len()]);
-                isa.vectorize(
-                    #[inline(always)]
-                    || output.iter_mut().zip(others).for_each(|(byte, other)| *byte = sum.byte(*byte, *other)),
-                );
-            }
+            Self::Add(sum, others) => sum.add_to(isa, &others[at..][..output.len()], output),
         }
     }
 }
@@ -62,7 +58,7 @@ pub struct Sum {
 impl Sum {
     /// The sum of operands with these factors, from their steps to those of the result, and zeros, to a result with this zero
     /// and these limits. Nothing if a factor is not a number that fits.
-    pub fn new(factors: [f32; 2], zeros: [i32; 2], zero: i32, limits: (i8, i8)) -> Option<Self> {
+    pub fn new(factors: [f32; 2], zeros: [i32; 2], zero: i8, limits: (i8, i8)) -> Option<Self> {
         let largest = factors[0].abs().max(factors[1].abs());
         if !factors.iter().all(|factor| factor.is_normal()) || !zeros.iter().all(|zero| (-128..128).contains(zero)) {
             return None;
@@ -72,13 +68,44 @@ impl Sum {
         let whole = |factor: f32| libm::rint(f64::from(factor) * f64::from(1u32 << shift)) as i32;
         let factors = factors.map(whole);
         let start = (1 << (shift - 1)) - factors[0] * zeros[0] - factors[1] * zeros[1];
-        Some(Self { factors, start, shift, zero, limits: (limits.0.into(), limits.1.into()) })
+        Some(Self { factors, start, shift, zero: zero.into(), limits: (limits.0.into(), limits.1.into()) })
     }
 
     /// The same sum of swapped operands.
     pub fn swapped(self) -> Self {
         let [first, second] = self.factors;
         Self { factors: [second, first], ..self }
+    }
+
+    /// Writes the sums of bytes that meet.
+    pub fn add(self, isa: Isa, a: &[i8], b: &[i8], output: &mut [i8]) {
+        assert!(a.len() == output.len() && b.len() == output.len(), "two operands and their sum");
+        #[cfg(target_arch = "x86_64")]
+        if let Isa::Avx512(_) | Isa::Vnni(_) = isa {
+            // SAFETY: the token stands for the instructions, and there are as many bytes of each.
+            return unsafe { x86::add(self, a.as_ptr(), b.as_ptr(), output) };
+        }
+        isa.vectorize(
+            #[inline(always)]
+            || output.iter_mut().zip(a).zip(b).for_each(|((sum, a), b)| *sum = self.byte(*a, *b)),
+        );
+    }
+
+    /// Replaces each byte by its sum with another.
+    fn add_to(self, isa: Isa, others: &[i8], bytes: &mut [i8]) {
+        assert_eq!(others.len(), bytes.len(), "two operands of a sum");
+        #[cfg(target_arch = "x86_64")]
+        if let Isa::Avx512(_) | Isa::Vnni(_) = isa {
+            let first = bytes.as_mut_ptr();
+            // SAFETY: the token stands for the instructions, and there are as many bytes of each.
+            return unsafe {
+                x86::add(self, first, others.as_ptr(), core::slice::from_raw_parts_mut(first, bytes.len()))
+            };
+        }
+        isa.vectorize(
+            #[inline(always)]
+            || bytes.iter_mut().zip(others).for_each(|(byte, other)| *byte = self.byte(*byte, *other)),
+        );
     }
 
     /// The sum, in steps of the result.
@@ -134,6 +161,24 @@ pub(crate) mod tests {
         assert!(Sum::new([f32::INFINITY, 1.0], [0, 0], 0, FULL).is_none());
         assert!(Sum::new([1e-5, 1e-6], [0, 0], 0, FULL).is_none());
         assert!(Sum::new([1.0, 0.0], [0, 0], 0, FULL).is_none());
+    }
+
+    #[test]
+    fn sums_of_slices_are_those_of_bytes() {
+        let (a, b): (Vec<i8>, Vec<i8>) = (0..500).map(|i: i32| ((i * 37) as i8, (i * 101 + 5) as i8)).unzip();
+        for (zero, limits) in [(0, FULL), (-128, FULL), (9, (-40, 100))] {
+            let sum = Sum::new([0.93, -0.41], [-100, 7], zero, limits).unwrap();
+            for len in [0, 1, 63, 64, 65, 500] {
+                let (a, b) = (&a[..len], &b[..len]);
+                let expected: Vec<i8> = a.iter().zip(b).map(|(a, b)| sum.byte(*a, *b)).collect();
+                for isa in Isa::available() {
+                    let (mut output, mut own) = (vec![3; len], a.to_vec());
+                    sum.add(isa, a, b, &mut output);
+                    sum.add_to(isa, b, &mut own);
+                    assert!(output == expected && own == expected, "{len} bytes on {isa:?}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -61,18 +61,19 @@ unsafe fn by_64(table: &Table, from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the table has four times 64 bytes.
     let quarter = |index: usize| unsafe { _mm512_loadu_si512(table[index * 64..].as_ptr().cast()) };
     let [a, b, c, d] = [quarter(0), quarter(1), quarter(2), quarter(3)];
-    for at in (0..len).step_by(64) {
-        let part = u64::MAX >> (64 - (len - at).min(64));
-        // SAFETY: as many bytes as the mask says are there.
-        unsafe {
-            let x = _mm512_maskz_loadu_epi8(part, from.add(at).cast());
-            let (low, high) = (_mm512_permutex2var_epi8(a, x, b), _mm512_permutex2var_epi8(c, x, d));
-            let found = _mm512_mask_blend_epi8(_mm512_movepi8_mask(x), low, high);
-            match part {
-                u64::MAX => _mm512_storeu_si512(to.add(at).cast(), found),
-                _ => _mm512_mask_storeu_epi8(to.add(at).cast(), part, found),
-            }
+    let found = |x: __m512i| {
+        let (low, high) = (_mm512_permutex2var_epi8(a, x, b), _mm512_permutex2var_epi8(c, x, d));
+        _mm512_mask_blend_epi8(_mm512_movepi8_mask(x), low, high)
+    };
+    let whole = len / 64 * 64;
+    let rest = !(u64::MAX << (len - whole));
+    // SAFETY: as many bytes as the mask says are there.
+    unsafe {
+        for at in (0..whole).step_by(64) {
+            _mm512_storeu_si512(to.add(at).cast(), found(_mm512_loadu_si512(from.add(at).cast())));
         }
+        let x = _mm512_maskz_loadu_epi8(rest, from.add(whole).cast());
+        _mm512_mask_storeu_epi8(to.add(whole).cast(), rest, found(x));
     }
 }
 

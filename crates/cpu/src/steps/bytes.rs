@@ -64,7 +64,7 @@ impl SumBytes {
     pub(crate) fn new(from: [(f32, i32); 2], to: ToBytes, repeat: Option<(usize, Repeat)>) -> Self {
         let from = from.map(|(scale, zero)| (scale / to.scale, zero));
         let Rounding { zero, limits } = to.rounding;
-        let whole = Sum::new(from.map(|(factor, _)| factor), from.map(|(_, zero)| zero), zero.into(), limits);
+        let whole = Sum::new(from.map(|(factor, _)| factor), from.map(|(_, zero)| zero), zero, limits);
         Self { from, to, whole, repeat }
     }
 
@@ -147,6 +147,14 @@ fn repeated(
 
 impl Step for SumBytes {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
+        if let (Some(sum), None) = (self.whole, self.repeat) {
+            let (a, b): (&[i8], &[i8]) = (elements(buffers.read(0)), elements(buffers.read(1)));
+            let piece = split::piece(context.par, a.len(), 1, PIECE);
+            return split::chunks(context.par, elements_mut(buffers.output), piece, |index, output: &mut [i8]| {
+                let part = index * piece..index * piece + output.len();
+                sum.add(context.isa, &a[part.clone()], &b[part], output);
+            });
+        }
         if let Some(sum) = self.whole {
             return self.each(
                 context,
@@ -201,12 +209,17 @@ impl Step for GateBytes {
         let [(scale, zero), (gate_scale, gate_zero)] = self.from;
         let scratch: &mut [f32] = elements_mut(buffers.scratch);
         let (factors, shifts) = scratch.split_at_mut(scratch.len() / 2);
-        for (factors, shifts) in factors.chunks_exact_mut(gate.len()).zip(shifts.chunks_exact_mut(gate.len())) {
-            for ((factor, shift), &gate) in factors.iter_mut().zip(shifts).zip(gate) {
-                let whole = i32::from(gate) - gate_zero;
-                (*factor, *shift) = (whole as f32, -(whole * zero) as f32);
-            }
-        }
+        context.isa.vectorize(
+            #[inline(always)]
+            || {
+                for (factors, shifts) in factors.chunks_exact_mut(gate.len()).zip(shifts.chunks_exact_mut(gate.len())) {
+                    for ((factor, shift), &gate) in factors.iter_mut().zip(shifts).zip(gate) {
+                        let whole = i32::from(gate) - gate_zero;
+                        (*factor, *shift) = (whole as f32, -(whole * zero) as f32);
+                    }
+                }
+            },
+        );
         let by = Gate { factors, shifts, scale: scale * gate_scale / self.to.scale };
         let piece = split::piece(context.par, image.len(), by.factors.len(), PIECE);
         split::chunks(context.par, elements_mut(buffers.output), piece, |index, output: &mut [i8]| {

@@ -1,6 +1,7 @@
 //! Numbers become bytes by instructions that narrow with saturation.
 #![allow(unsafe_code, reason = "vector instructions")]
 
+use super::Sum;
 use super::make::{Gate, Rounding};
 use core::arch::x86_64::*;
 
@@ -47,33 +48,31 @@ impl Limited {
     }
 }
 
-/// Calls `make(at, left)` for the integers of every sixty-four bytes, which start at `at` and of which `left` are there, and
-/// writes the bytes.
+/// Calls `make(at, parts)` for the integers of every sixty-four bytes, which start at `at` and of which those are there that the
+/// parts say, and writes the bytes.
 ///
 /// # Safety
 /// AVX-512 must exist.
 #[inline(always)]
-unsafe fn each_64(to: Rounding, output: &mut [i8], make: impl Fn(usize, usize) -> [__m512i; 4]) {
-    let len = output.len();
+unsafe fn each_64(to: Rounding, output: &mut [i8], make: impl Fn(usize, Parts) -> [__m512i; 4]) {
+    let whole = output.len() / 64 * 64;
+    let rest = !(u64::MAX << (output.len() - whole));
+    let output = output.as_mut_ptr();
     // SAFETY: AVX-512; as many bytes as the mask says are there.
     unsafe {
         let limited = Limited::new(to);
-        for at in (0..len).step_by(64) {
-            let left = len - at;
-            let bytes = limited.bytes(make(at, left));
-            match left {
-                64.. => _mm512_storeu_si512(output.as_mut_ptr().add(at).cast(), bytes),
-                _ => _mm512_mask_storeu_epi8(output.as_mut_ptr().add(at), u64::MAX >> (64 - left), bytes),
-            }
+        for at in (0..whole).step_by(64) {
+            _mm512_storeu_si512(output.add(at).cast(), limited.bytes(make(at, [!0; 4])));
+        }
+        if rest != 0 {
+            let parts = [rest as u16, (rest >> 16) as u16, (rest >> 32) as u16, (rest >> 48) as u16];
+            _mm512_mask_storeu_epi8(output.add(whole), rest, limited.bytes(make(whole, parts)));
         }
     }
 }
 
-/// Which of sixteen elements are there, if they begin at `from` and `left` are.
-#[inline(always)]
-fn part(from: usize, left: usize) -> __mmask16 {
-    (!(u32::MAX << left.saturating_sub(from).min(16))) as __mmask16
-}
+/// Which of the elements of four vectors are there.
+type Parts = [__mmask16; 4];
 
 /// [`super::quantize`], of slices as long as each other.
 ///
@@ -91,9 +90,9 @@ pub(super) unsafe fn quantize(numbers: &[f32], factor: f32, to: Rounding, output
             to,
             output,
             #[inline(always)]
-            |at, left| {
+            |at, parts| {
                 let steps = |i: usize| {
-                    let number = _mm512_maskz_loadu_ps(part(16 * i, left), numbers.add(at + 16 * i));
+                    let number = _mm512_maskz_loadu_ps(parts[i], numbers.wrapping_add(at + 16 * i));
                     _mm512_cvtps_epi32(_mm512_min_ps(_mm512_mul_ps(number, factor), most))
                 };
                 [steps(0), steps(1), steps(2), steps(3)]
@@ -116,13 +115,45 @@ pub(super) unsafe fn gate(image: &[i8], by: Gate<'_>, to: Rounding, output: &mut
             to,
             output,
             #[inline(always)]
-            |at, left| {
+            |at, parts| {
                 let steps = |i: usize| {
-                    let (at, part) = (at + 16 * i, part(16 * i, left));
-                    let x = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(part, image.add(at))));
-                    let factor = _mm512_maskz_loadu_ps(part, factors.add(at));
-                    let shift = _mm512_maskz_loadu_ps(part, shifts.add(at));
+                    let (at, part) = (at + 16 * i, parts[i]);
+                    let x = _mm_maskz_loadu_epi8(part, image.wrapping_add(at));
+                    let x = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(x));
+                    let factor = _mm512_maskz_loadu_ps(part, factors.wrapping_add(at));
+                    let shift = _mm512_maskz_loadu_ps(part, shifts.wrapping_add(at));
                     _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_fmadd_ps(x, factor, shift), scale))
+                };
+                [steps(0), steps(1), steps(2), steps(3)]
+            },
+        );
+    }
+}
+
+/// [`Sum::add`].
+///
+/// # Safety
+/// The instructions must exist, and as many bytes of each operand as of the output; the first may be the output.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+pub(super) unsafe fn add(sum: Sum, a: *const i8, b: *const i8, output: &mut [i8]) {
+    let Sum { factors, start, shift, zero, limits: (low, high) } = sum;
+    let (factors, start) = (factors.map(|factor| _mm512_set1_epi32(factor)), _mm512_set1_epi32(start));
+    let shift = _mm_cvtsi32_si128(shift as i32);
+    // What `Sum::new` was given as bytes.
+    let to = Rounding { zero: zero as i8, limits: (low as i8, high as i8) };
+    // SAFETY: the instructions exist; what is read is there where there are bytes to write, and read before it is written.
+    unsafe {
+        each_64(
+            to,
+            output,
+            #[inline(always)]
+            |at, parts| {
+                let steps = |i: usize| {
+                    let bytes = |from: *const i8| {
+                        _mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(parts[i], from.wrapping_add(at + 16 * i)))
+                    };
+                    let a = _mm512_add_epi32(start, _mm512_mullo_epi32(bytes(a), factors[0]));
+                    _mm512_sra_epi32(_mm512_add_epi32(a, _mm512_mullo_epi32(bytes(b), factors[1])), shift)
                 };
                 [steps(0), steps(1), steps(2), steps(3)]
             },

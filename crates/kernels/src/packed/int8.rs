@@ -40,7 +40,7 @@ pub use pack::{pack, pack_nibbles};
 use super::{Conv2d, Filter, NEAR, WORTH_THREADS, cuts};
 use crate::bytes::Tail;
 use crate::isa::Isa;
-use crate::split::{self, Block, Slots};
+use crate::split::{self, Block, Cut, Slots};
 use core::ops::Range;
 use layout::{Layout, STRIP};
 use requantize::{Bytes, Narrowing};
@@ -266,8 +266,10 @@ fn convolve<T: Send>(
             finish: &finish,
             after: &after,
         };
-        let cuts = cuts((STRIP / 2, layout.nr()), (m, n), par.width());
-        split::blocks(par, &mut output[g * n..], conv.out_channels, (m, n), cuts, |block| {
+        let (rows, columns) = cuts((STRIP / 2, layout.nr()), (m, n), par.width());
+        // Parts of whole tiles, so that few rows are parted evenly, too.
+        let rows = Cut { unit: family.tallest(layout.width), ..rows };
+        split::blocks(par, &mut output[g * n..], conv.out_channels, (m, n), (rows, columns), |block| {
             slots.with(|scratch| job.block(block, scratch));
         });
     }
