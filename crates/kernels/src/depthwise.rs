@@ -37,6 +37,8 @@ use slide::{Family, Strip};
 const BLOCK: usize = 16;
 /// Multiplications below which threads cost more than they bring.
 const WORTH_THREADS: usize = 100_000;
+/// Multiplications that are worth a task of their own.
+const WORTH_A_TASK: usize = 500_000;
 /// Elements of input and output that a task works on before it finishes the rows: they fit the second-level cache.
 const TOGETHER: usize = 128 * 1024;
 /// Most rows that are worked on together.
@@ -151,7 +153,8 @@ impl Depthwise {
     fn cuts(&self, [height, width]: [usize; 2], unit: usize, threads: usize) -> (Cut, Cut) {
         let (rows, blocks) = (self.batch * height, self.channels.div_ceil(unit));
         let work = (rows * width).saturating_mul(self.channels).saturating_mul(self.taps());
-        let tasks = if threads == 1 { 1 } else { (work / (WORTH_THREADS / 2)).clamp(1, 4 * threads) };
+        let each = (work / WORTH_A_TASK / threads).clamp(1, 4);
+        let tasks = if threads == 1 || work < WORTH_THREADS { 1 } else { each * threads };
         let by_rows = rows >= 2 * tasks || rows >= blocks;
         let (down, across) = if by_rows { (tasks, 1) } else { (1, tasks) };
         (Cut { parts: down, unit: width }, Cut { parts: across, unit })

@@ -45,6 +45,8 @@ const NEAR: usize = 512 * 1024;
 const PIECE: usize = 4 * 1024;
 /// Multiplications below which threads cost more than they bring.
 const WORTH_THREADS: usize = 60_000;
+/// Multiplications that are worth a task of their own: some ten microseconds.
+const WORTH_A_TASK: usize = 500_000;
 
 /// The geometry of a convolution of `[batch, height, width, channels]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,7 +268,7 @@ pub fn conv2d(
             output,
             conv.out_channels,
             (m, n),
-            cuts((family.mr, family.nr()), (m, n), par.width()),
+            cuts((family.mr, family.nr()), (m, n), par.width(), work / WORTH_A_TASK),
             |block| {
                 job.block(block);
             },
@@ -274,16 +276,18 @@ pub fn conv2d(
     }
 }
 
-/// How the output is cut into tasks: pixels first, since a task reads all weights of its channels; several per thread, so
-/// that one that is held up does less. With few pixels the channels are cut, between panels, so that threads share what
-/// weights there are to fetch; if channels are few, too, the pixels after all, into fewer parts.
-fn cuts((mr, nr): (usize, usize), (m, n): (usize, usize), width: usize) -> (Cut, Cut) {
+/// How the output is cut into tasks: pixels first, since a task reads all weights of its channels; of long ones several per
+/// thread, so that one that is held up does less. With few pixels the channels are cut, between panels, so that threads share
+/// what weights there are to fetch; if channels are few, too, the pixels after all, into fewer parts. `long` is how many times
+/// longer the whole takes than what is worth one task.
+fn cuts((mr, nr): (usize, usize), (m, n): (usize, usize), width: usize, long: usize) -> (Cut, Cut) {
     let (tiles, panels) = (m.div_ceil(mr), n.div_ceil(nr));
+    let each = (long / width).clamp(1, 4);
     let parts = match width {
         1 => (1, 1),
-        _ if tiles >= 4 * width => (4 * width, 1),
-        _ if panels >= 4 * width => (1, 2 * width),
-        _ if tiles >= 2 * width => (2 * width, 1),
+        _ if tiles >= 4 * width => (each * width, 1),
+        _ if panels >= 4 * width => (1, each.min(2) * width),
+        _ if tiles >= 2 * width => (each.min(2) * width, 1),
         _ => (1, (4 * width).min(panels)),
     };
     (Cut { parts: parts.0, unit: mr }, Cut { parts: parts.1, unit: nr })

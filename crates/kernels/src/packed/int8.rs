@@ -37,10 +37,11 @@ pub use dynamic::{Affine, Weights, conv2d_dynamic, quantize_rows};
 pub use layout::{Kind, packed_len, scratch_len};
 pub use pack::{pack, pack_nibbles};
 
-use super::{Conv2d, Filter, NEAR, WORTH_THREADS, cuts};
+use super::{Conv2d, Filter, NEAR, WORTH_A_TASK, WORTH_THREADS, cuts};
 use crate::bytes::Tail;
 use crate::isa::Isa;
 use crate::split::{self, Block, Cut, Slots};
+use core::mem::MaybeUninit;
 use core::ops::Range;
 use layout::{Layout, STRIP};
 use requantize::{Bytes, Narrowing};
@@ -109,8 +110,11 @@ struct Panel<'a> {
     first_channel: usize,
     strip: &'a [u8],
     lines: &'a [Line],
-    sums: &'a mut [Line; STRIP * WIDEST],
+    sums: &'a mut Room,
 }
+
+/// Where tiles write their sums, if they write those.
+type Room = [MaybeUninit<Line>; STRIP * WIDEST];
 
 impl<'a> Panel<'a> {
     /// Lines across.
@@ -138,7 +142,7 @@ impl<'a> Panel<'a> {
             line: strip.line,
             steps: steps / runs,
             group_steps: self.layout.group_steps(),
-            sums: self.sums[first * width..][..rows * width].as_mut_ptr(),
+            sums: self.sums[first * width..][..rows * width].as_mut_ptr().cast(),
         }
     }
 
@@ -162,6 +166,9 @@ impl<'a> Panel<'a> {
         // cut to its length. The family belongs to a held token.
         self.each_height(|_, tiles| unsafe { family.tile(tiles.height, width)(tiles) });
         let Self { rows, columns, first_channel, sums, lines, .. } = self;
+        let sums = &sums[..rows.len() * width];
+        // SAFETY: the tiles are all rows, and wrote as many lines for each.
+        let sums = unsafe { core::slice::from_raw_parts(sums.as_ptr().cast(), sums.len()) };
         Piece { rows, columns, first_channel, sums, totals: &lines[width..2 * width] }
     }
 
@@ -254,7 +261,9 @@ fn convolve<T: Send>(
         return;
     }
     let (n, channels) = (layout.n, conv.group_in());
-    let par = if m.saturating_mul(n).saturating_mul(layout.k) < 4 * WORTH_THREADS { &Serial } else { par };
+    // Four bytes are multiplied in the time of one number.
+    let work = m.saturating_mul(n).saturating_mul(layout.k) / 4;
+    let par = if work < WORTH_THREADS { &Serial } else { par };
     let slots = Slots::new(scratch, layout.scratch(), par.width());
     for g in 0..conv.groups {
         let job = Job {
@@ -266,7 +275,7 @@ fn convolve<T: Send>(
             finish: &finish,
             after: &after,
         };
-        let (rows, columns) = cuts((STRIP / 2, layout.nr()), (m, n), par.width());
+        let (rows, columns) = cuts((STRIP / 2, layout.nr()), (m, n), par.width(), work / WORTH_A_TASK);
         // Parts of whole tiles, so that few rows are parted evenly, too.
         let rows = Cut { unit: family.tallest(layout.width), ..rows };
         split::blocks(par, &mut output[g * n..], conv.out_channels, (m, n), (rows, columns), |block| {
@@ -313,7 +322,7 @@ impl<F, A> Job<'_, F, A> {
         let nr = self.layout.nr();
         let near = (NEAR / (self.layout.depth() * self.layout.width * size_of::<Line>())).max(1) * nr;
         let (rows, columns) = (block.rows.clone(), block.columns.clone());
-        let mut sums = [Line::default(); STRIP * WIDEST];
+        let mut sums: Room = [const { MaybeUninit::uninit() }; _];
         let mut finished = rows.start;
         for first in columns.clone().step_by(near) {
             let panels = first..columns.end.min(first + near);

@@ -162,14 +162,14 @@ fn packed_floats_lie_in_panels() {
 /// Tiles of 12 pixels by 64 channels, on two threads.
 #[test]
 fn few_pixels_and_many_channels_part_the_weights() {
-    let parts = |m: usize, n: usize| {
-        let (pixels, channels) = cuts((12, 64), (m, n), 2);
+    let parts = |m: usize, n: usize, long: usize| {
+        let (pixels, channels) = cuts((12, 64), (m, n), 2, long);
         (pixels.parts, channels.parts)
     };
-    assert_eq!(parts(14 * 14, 576), (8, 1));
-    assert_eq!(parts(7 * 7, 960), (1, 4));
-    assert_eq!(parts(7 * 7, 160), (4, 1));
-    assert_eq!(parts(1, 1000), (1, 4));
-    assert_eq!(parts(1, 100), (1, 2));
-    assert_eq!(cuts((12, 64), (49, 960), 1), (Cut { parts: 1, unit: 12 }, Cut { parts: 1, unit: 64 }));
+    assert_eq!([0, 4, 7, 8, 99].map(|long| parts(14 * 14, 576, long)), [(2, 1), (4, 1), (6, 1), (8, 1), (8, 1)]);
+    assert_eq!([1, 100].map(|long| parts(7 * 7, 960, long)), [(1, 2), (1, 4)]);
+    assert_eq!([1, 100].map(|long| parts(7 * 7, 160, long)), [(2, 1), (4, 1)]);
+    assert_eq!(parts(1, 1000, 100), (1, 4));
+    assert_eq!(parts(1, 100, 100), (1, 2));
+    assert_eq!(cuts((12, 64), (49, 960), 1, 100), (Cut { parts: 1, unit: 12 }, Cut { parts: 1, unit: 64 }));
 }
