@@ -8,6 +8,7 @@
 mod join;
 mod select;
 mod tails;
+mod unsigned;
 
 use crate::memory::{ALIGN, Block, Io, Memory, Slot};
 use crate::model::Options;
@@ -20,6 +21,7 @@ use select::{Selected, Uses, select};
 use std::fmt;
 use std::sync::Arc;
 use tails::take_tails;
+use unsigned::drop_signs;
 
 /// The decisions for one graph and inputs of certain sizes.
 pub struct Plan {
@@ -79,7 +81,9 @@ impl Plan {
                 chosen.push((place, selected));
             }
         }
-        let chosen = join(graph, &bytes, take_tails(graph, chosen), options.isa, width);
+        let mut chosen = take_tails(graph, chosen);
+        drop_signs(graph, options.isa, &mut chosen);
+        let chosen = join(graph, &bytes, chosen, options.isa, width);
         let mut layout = Layout::new(graph, &bytes);
         let copies = layout.copies(graph);
         let steps = chosen.len() + copies.len();

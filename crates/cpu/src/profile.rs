@@ -7,7 +7,7 @@
 use crate::plan::Plan;
 use crate::steps::Work;
 use sconce_kernels::bytes::Tail;
-use sconce_kernels::depthwise::int8::Quantization;
+use sconce_kernels::depthwise::int8::{Quantization, Unsigned};
 use sconce_kernels::packed::int8::{self, Kind};
 use sconce_kernels::packed::{self, Conv2d};
 use sconce_kernels::{Isa, Serial};
@@ -51,7 +51,8 @@ impl Peak {
         int8::pack(isa, &Serial, &conv, packed::Filter::Rows(&vec![3; k * n]), None, 0, &mut lines);
         let (input, mut output) = (vec![5; rows * k], vec![0; rows * n]);
         let mut scratch = vec![0; int8::scratch_len(isa, &conv, Kind::Bytes, 1)];
-        let plain = Quantization { input_zero: 0, output_zero: 0, limits: (i8::MIN, i8::MAX) };
+        let plain =
+            Quantization { input_zero: 0, output_zero: 0, limits: (i8::MIN, i8::MAX), unsigned: Unsigned::default() };
         let scales = vec![0.01; n];
         let bytes = rate(|| {
             int8::conv2d(

@@ -5,7 +5,7 @@
 use crate::steps::Repeat;
 use sconce_format::ScalarType;
 use sconce_graph::{Combine, Dim, Function, Graph, Node, Op, Quantized, Scheme, Storage, Then, ValueId};
-use sconce_kernels::packed::int8::{Kind, Quantization};
+use sconce_kernels::packed::int8::{Kind, Quantization, Unsigned};
 
 /// How a product of bytes is computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,7 +58,8 @@ fn static_form(graph: &Graph, node: &Node, input_zero: i32) -> Option<Quantizati
         .get(2)
         .is_none_or(|&bias| graph.ty(bias).quantized().is_some_and(|quantized| quantized.storage == Storage::Int32));
     let known = weights(graph, node)? == Kind::Bytes && bias;
-    known.then_some(Quantization { input_zero: i8::try_from(input_zero).ok()?, output_zero, limits })
+    let (input_zero, unsigned) = (i8::try_from(input_zero).ok()?, Unsigned::default());
+    known.then_some(Quantization { input_zero, output_zero, limits, unsigned })
 }
 
 /// The limits in bytes that follow a node, if nothing else does.

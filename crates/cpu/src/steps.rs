@@ -80,6 +80,19 @@ pub(crate) trait Step: Send + Sync {
         false
     }
 
+    /// Whether it can read its image as bytes without a sign.
+    fn takes_unsigned(&self, _: Isa) -> bool {
+        false
+    }
+
+    /// Reads its image so from now on.
+    fn read_unsigned(&mut self) {}
+
+    /// Makes bytes without a sign from now on; whether it can.
+    fn make_unsigned(&mut self) -> bool {
+        false
+    }
+
     /// The step as one that can work on rows of an image.
     fn rows(&self) -> Option<&dyn Rows> {
         None

@@ -106,7 +106,8 @@ fn bytes(isa: Isa, pool: &dyn Parallel, g: &Depthwise) -> [f64; 3] {
     let output = RefCell::new(vec![0; height * width * g.channels]);
     let (weights, scale) = (vec![5; g.kernel[0] * g.kernel[1] * g.channels], vec![0.01; g.channels]);
     let weights = int8::Weights { weights: &weights, bias: None, scale: &scale };
-    let quantization = int8::Quantization { input_zero: 1, output_zero: -3, limits: (-128, 127) };
+    let quantization =
+        int8::Quantization { input_zero: 1, output_zero: -3, limits: (-128, 127), unsigned: int8::Unsigned::default() };
     let packed = |isa: Isa| {
         let mut packed = vec![0; int8::packed_len(isa, g)];
         int8::pack(isa, g, weights, quantization.input_zero, &mut packed);

@@ -6,7 +6,8 @@
 //!     cargo run --release -p sconce-kernels --example packed8_peak
 use sconce_kernels::bytes::Tail;
 use sconce_kernels::packed::int8::{
-    Affine, Kind, Line, Quantization, Weights, conv2d, conv2d_dynamic, pack, pack_nibbles, packed_len, scratch_len,
+    Affine, Kind, Line, Quantization, Unsigned, Weights, conv2d, conv2d_dynamic, pack, pack_nibbles, packed_len,
+    scratch_len,
 };
 use sconce_kernels::packed::{Conv2d, Filter};
 use sconce_kernels::{Isa, Parallel, Serial};
@@ -37,7 +38,8 @@ fn layer(isa: Isa, par: &dyn Parallel, conv: &Conv2d) -> f64 {
         .collect();
     pack(isa, par, conv, Filter::Rows(&filter), None, 3, &mut packed);
     let scale = vec![0.001; conv.out_channels];
-    let quantization = Quantization { input_zero: 3, output_zero: -4, limits: (-128, 127) };
+    let quantization =
+        Quantization { input_zero: 3, output_zero: -4, limits: (-128, 127), unsigned: Unsigned::default() };
     let mut output = vec![0; conv.batch * height * width * conv.out_channels];
     let mut scratch = vec![0; scratch_len(isa, conv, Kind::Bytes, par.width())];
     let seconds = best_seconds(|| {

@@ -247,6 +247,17 @@ mod tests {
     use sconce_parallel::Serial;
 
     #[test]
+    fn pieces_are_whole_units_and_as_many_for_each_thread() {
+        let pool = sconce_parallel::Pool::new(2);
+        assert_eq!(piece(&pool, 47_040, 480, 16 * 1024), 12_000);
+        assert_eq!(piece(&pool, 47_040, 1, 16 * 1024), 11_760);
+        assert_eq!(piece(&pool, 8_000, 1, 16 * 1024), 8_000);
+        assert_eq!(piece(&pool, 8_192, 1, 16 * 1024), 4_096);
+        assert_eq!(piece(&Serial, 100_000, 1, 32 * 1024), 25_000);
+        assert_eq!((piece(&pool, 0, 7, 10), piece(&pool, 3, 0, 0)), (7, 3));
+    }
+
+    #[test]
     fn chunks_cover_everything_once() {
         let mut data = vec![0usize; 10];
         chunks(&Serial, &mut data, 4, |i, chunk| chunk.iter_mut().for_each(|x| *x += i + 1));

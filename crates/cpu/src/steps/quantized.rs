@@ -83,8 +83,17 @@ impl Step for ConvolutionInt8 {
         take(&mut self.tail, tail)
     }
 
+    fn takes_unsigned(&self, isa: Isa) -> bool {
+        int8::reads_unsigned(isa, &self.conv)
+    }
+
+    fn read_unsigned(&mut self) {
+        self.quantization.unsigned.input = true;
+    }
+
     fn describe(&self) -> String {
-        format!("bytes: {}{}", describe(&self.conv), self.tail)
+        let place = if self.quantization.unsigned.input { " in place" } else { "" };
+        format!("bytes{place}: {}{}", describe(&self.conv), self.tail)
     }
 
     fn work(&self) -> Work {
@@ -174,6 +183,15 @@ impl Step for DepthwiseInt8 {
 
     fn take_tail(&mut self, tail: Tail) -> bool {
         take(&mut self.tail, tail)
+    }
+
+    fn make_unsigned(&mut self) -> bool {
+        match &mut self.tail {
+            Tail::Nothing => self.quantization.unsigned.output = true,
+            Tail::LookUp(table, _) => table.iter_mut().for_each(|byte| *byte ^= 0x80),
+            Tail::Add(_) => return false,
+        }
+        true
     }
 
     fn rows(&self) -> Option<&dyn Rows> {

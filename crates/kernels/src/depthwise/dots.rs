@@ -199,6 +199,8 @@ trait Bytes: Copy {
     /// The sums times the scales, rounded, as bytes; `most` limits products from above.
     unsafe fn quantize(sums: [Self; 4], scales: [Self::Floats; 4], most: f32, zero: i16) -> Self;
     unsafe fn at_least(self, bound: i8) -> Self;
+    /// Exclusive or.
+    unsafe fn flip(self, with: Self) -> Self;
     unsafe fn store(self, to: *mut i8, part: Self::Part);
 }
 
@@ -262,10 +264,11 @@ unsafe fn step<B: Bytes, const KW: usize, const STEP: usize, const ROWS: usize>(
         }
         let scales = core::array::from_fn(|i| B::scales(s.packed.add(B::BYTES + i * quarter)));
         let q = s.quantization;
+        let flip = B::splat(q.unsigned.flip());
         let most = f32::from(i16::from(q.limits.1) - i16::from(q.output_zero));
         for (o, sums) in sums.iter().enumerate().take(s.across) {
             let bytes = B::quantize(*sums, scales, most, q.output_zero.into()).at_least(q.limits.0);
-            bytes.store(output.add(o * s.pixel), part);
+            bytes.flip(flip).store(output.add(o * s.pixel), part);
         }
     }
 }

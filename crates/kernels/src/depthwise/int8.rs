@@ -29,6 +29,25 @@ pub struct Quantization {
     pub output_zero: i8,
     /// The least and the largest byte of the output.
     pub limits: (i8, i8),
+    /// What lies in memory without a sign.
+    pub unsigned: Unsigned,
+}
+
+/// Which bytes of a product lie in memory as 128 more than they stand for, without a sign.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unsigned {
+    /// Those of the input: pixelwise products only, where
+    /// [`reads_unsigned`](crate::packed::int8::reads_unsigned).
+    pub input: bool,
+    /// Those of the output: depthwise convolutions only, before what follows.
+    pub output: bool,
+}
+
+impl Unsigned {
+    /// What bytes of the output are combined with (exclusive or).
+    pub(super) fn flip(self) -> i8 {
+        if self.output { i8::MIN } else { 0 }
+    }
 }
 
 /// The weights of a convolution.
@@ -217,13 +236,14 @@ impl Pixel<'_> {
 /// Makes bytes of the sums; scales come as the bits of numbers.
 #[inline(always)]
 fn quantize(sums: &[i32], scales: &[i32], q: Quantization, output: &mut [i8]) {
-    let zero = i32::from(q.output_zero);
+    let (zero, flip) = (i32::from(q.output_zero), q.unsigned.flip());
     let steps = |limit: i8| (i32::from(limit) - zero) as f32;
     let limits = (steps(q.limits.0), steps(q.limits.1));
     let (sums, scales) = (&sums[..output.len()], &scales[..output.len()]);
     for ((output, &sum), &scale) in output.iter_mut().zip(sums).zip(scales) {
         // Limits are whole, so it makes no difference that they come before rounding.
         let value = clamp(sum as f32 * f32::from_bits(scale.cast_unsigned()), limits);
-        *output = ((value + ROUND).to_bits().cast_signed().wrapping_sub(ROUND.to_bits().cast_signed()) + zero) as i8;
+        let steps = (value + ROUND).to_bits().cast_signed().wrapping_sub(ROUND.to_bits().cast_signed());
+        *output = (steps + zero) as i8 ^ flip;
     }
 }

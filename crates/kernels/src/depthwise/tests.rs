@@ -1,6 +1,6 @@
 //! Depthwise convolution against loops over taps, around the edges of vectors, steps, images and threads.
 use super::*;
-use crate::bytes::tests::with_tails;
+use crate::bytes::{Tail, tests::with_tails};
 use crate::testing::{Random, assert_close, pool};
 
 /// The input position of a tap, unless it lies outside.
@@ -186,7 +186,12 @@ fn check_bytes(g: &Depthwise, random: &mut Random) {
     let limits = [(-128, 127), (-20, 90), (5, 6)][random.below(3)];
     let zeros = bytes(random, 2);
     let extremes = [(zeros[0], zeros[1]), (-128, 127), (127, -128)][random.below(3)];
-    let q = int8::Quantization { input_zero: extremes.0, output_zero: extremes.1, limits };
+    let q = int8::Quantization {
+        input_zero: extremes.0,
+        output_zero: extremes.1,
+        limits,
+        unsigned: int8::Unsigned::default(),
+    };
     let expected = quantized(g, &input, from, q);
     let others = bytes(random, expected.len());
     let pool = pool();
@@ -200,6 +205,11 @@ fn check_bytes(g: &Depthwise, random: &mut Random) {
                 let wrong = output.iter().zip(&expected).position(|(a, b)| a != b);
                 assert!(wrong.is_none(), "element {wrong:?} of {g:?} with {q:?} and {tail:?} on {isa:?}");
             }
+            let unsigned = int8::Unsigned { output: true, ..q.unsigned };
+            let q = int8::Quantization { unsigned, ..q };
+            int8::depthwise(isa, par, g, &input, &packed, (q, Tail::Nothing), &mut output);
+            let wrong = output.iter().zip(&expected).position(|(a, b)| *a != b ^ i8::MIN);
+            assert!(wrong.is_none(), "element {wrong:?} of {g:?} without signs on {isa:?}");
         }
     }
 }

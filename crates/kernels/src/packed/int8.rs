@@ -32,7 +32,7 @@ mod strip;
 mod tests;
 mod tile;
 
-pub use crate::depthwise::int8::Quantization;
+pub use crate::depthwise::int8::{Quantization, Unsigned};
 pub use dynamic::{Affine, Weights, conv2d_dynamic, quantize_rows};
 pub use layout::{Kind, packed_len, scratch_len};
 pub use pack::{pack, pack_nibbles};
@@ -97,7 +97,15 @@ pub fn conv2d(
             block.each_run(rows, |at, run| tail.take(isa, first + at, run));
         }
     };
-    convolve(isa, par, conv, (input, &padding), (layout, packed), output, scratch, (bytes, after));
+    let form = if quantization.unsigned.input { Input::Unsigned(input) } else { Input::Signed(input, &padding) };
+    convolve(isa, par, conv, form, (layout, packed), output, scratch, (bytes, after));
+}
+
+/// Whether a convolution can read bytes without a sign, and then reads them where they are.
+pub fn reads_unsigned(isa: Isa, conv: &Conv2d) -> bool {
+    let family = Family::of(isa, Kind::Bytes);
+    let whole = conv.in_channels.is_multiple_of(4 * family.lines) && conv.in_channels > 0;
+    family.flip != 0 && conv.is_pixelwise() && conv.groups == 1 && whole
 }
 
 /// A strip of patches that meets a panel of weights: a piece of the output that is to be computed.
@@ -235,15 +243,22 @@ impl Piece<'_> {
     }
 }
 
+/// The bytes of images.
+enum Input<'a> {
+    /// With the padding of an image, by its index.
+    Signed(&'a [i8], &'a (dyn Fn(usize) -> i8 + Sync)),
+    /// As kernels take them, for [`reads_unsigned`].
+    Unsigned(&'a [i8]),
+}
+
 /// What all kinds of convolution share: checks, then every piece of the output is summed up and handed to `finish`, and rows
-/// of a block whose pieces are all finished, with the first channel of the group, to `after`. The padding of an image is said
-/// by its index.
+/// of a block whose pieces are all finished, with the first channel of the group, to `after`.
 fn convolve<T: Send>(
     isa: Isa,
     par: &dyn Parallel,
     conv: &Conv2d,
-    (input, padding): (&[i8], &(dyn Fn(usize) -> i8 + Sync)),
-    (layout, packed): (Layout, &[Line]),
+    input: Input<'_>,
+    (mut layout, packed): (Layout, &[Line]),
     output: &mut [T],
     scratch: &mut [u8],
     (finish, after): (
@@ -252,6 +267,15 @@ fn convolve<T: Send>(
     ),
 ) {
     let family = Family::of(isa, layout.kind);
+    let is_direct = matches!(input, Input::Unsigned(_));
+    let (input, padding): (_, &(dyn Fn(usize) -> i8 + Sync)) = match input {
+        Input::Signed(input, padding) => (input, padding),
+        Input::Unsigned(input) => {
+            assert!(reads_unsigned(isa, conv), "{conv:?} with bytes that have no sign");
+            layout.strip.step = conv.in_channels;
+            (input, &|_| 0)
+        }
+    };
     let size = conv.output().unwrap_or_else(|| panic!("{conv:?} is not a convolution"));
     let m = conv.batch * size[0] * size[1];
     assert_eq!(input.len(), conv.batch * conv.input[0] * conv.input[1] * conv.in_channels, "input of {conv:?}");
@@ -272,6 +296,7 @@ fn convolve<T: Send>(
             patches: Patches { conv, size, input: &input[g * channels..], channels, padding },
             panels: &packed[g * layout.lines()..][..layout.lines()],
             first_channel: g * n,
+            is_direct,
             finish: &finish,
             after: &after,
         };
@@ -291,6 +316,8 @@ struct Job<'a, F, A> {
     patches: Patches<'a>,
     panels: &'a [Line],
     first_channel: usize,
+    /// Whether the image is a strip already.
+    is_direct: bool,
     finish: &'a F,
     after: &'a A,
 }
@@ -327,8 +354,14 @@ impl<F, A> Job<'_, F, A> {
         for first in columns.clone().step_by(near) {
             let panels = first..columns.end.min(first + near);
             for rows in self.strips(&rows) {
-                // SAFETY: the family belongs to a held token.
-                unsafe { (self.family.fill)(&self.patches, rows.clone(), &self.layout, strip) };
+                let strip = match self.is_direct {
+                    true => self.patches.from_pixel(rows.start),
+                    false => {
+                        // SAFETY: the family belongs to a held token.
+                        unsafe { (self.family.fill)(&self.patches, rows.clone(), &self.layout, strip) };
+                        &*strip
+                    }
+                };
                 for column in panels.clone().step_by(nr) {
                     let columns = column..panels.end.min(column + nr);
                     let panel = Panel {

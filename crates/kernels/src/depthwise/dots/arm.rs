@@ -107,6 +107,11 @@ impl Bytes for int8x16_t {
         unsafe { vmaxq_s8(self, vdupq_n_s8(bound)) }
     }
     #[inline(always)]
+    unsafe fn flip(self, with: Self) -> Self {
+        // SAFETY: NEON.
+        unsafe { veorq_s8(self, with) }
+    }
+    #[inline(always)]
     unsafe fn store(self, to: *mut i8, part: usize) {
         // SAFETY: so many elements are writable.
         unsafe {

@@ -88,6 +88,11 @@ macro_rules! bytes {
                 unsafe { $max(self, $splat(bound)) }
             }
             #[inline(always)]
+            unsafe fn flip(self, with: Self) -> Self {
+                // SAFETY: the trait's contract.
+                unsafe { $xor(self, with) }
+            }
+            #[inline(always)]
             unsafe fn store(self, to: *mut i8, part: $mask) {
                 // SAFETY: the elements of the mask are writable.
                 unsafe { $store(to, part, self) }

@@ -1,7 +1,7 @@
 //! Inputs that are quantised as they come: bytes with a scale and a zero of their own per row or image, results in `f32`.
 use super::layout::{Kind, Layout};
 use super::tile::Family;
-use super::{Conv2d, Line, Panel, convolve};
+use super::{Conv2d, Input, Line, Panel, convolve};
 use crate::epilogue::{Function, Then, finish};
 use crate::gemm::clamp;
 use crate::isa::Isa;
@@ -167,5 +167,14 @@ pub fn conv2d_dynamic(
             }
         }
     };
-    convolve(isa, par, conv, (input, &padding), (layout, packed), output, scratch, (finish, |_, _, _: &mut _| ()));
+    convolve(
+        isa,
+        par,
+        conv,
+        Input::Signed(input, &padding),
+        (layout, packed),
+        output,
+        scratch,
+        (finish, |_, _, _: &mut _| ()),
+    );
 }

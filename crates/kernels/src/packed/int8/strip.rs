@@ -28,6 +28,13 @@ pub(super) struct Patches<'a> {
 }
 
 impl Patches<'_> {
+    /// The bytes of the image from a pixel on, as kernels take them if they have no sign.
+    pub(super) fn from_pixel(&self, pixel: usize) -> &[u8] {
+        let bytes = &self.input[pixel * self.conv.in_channels..];
+        // SAFETY: any byte is one without a sign, too.
+        unsafe { core::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len()) }
+    }
+
     /// Writes what a strip holds for some pixels. Those of a strip of lines are all of one line.
     ///
     /// # Safety

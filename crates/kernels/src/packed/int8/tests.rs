@@ -48,7 +48,7 @@ fn check(pool: &dyn Parallel, conv: &Conv2d) {
         [(0, 0, (-128, 127), 1e7), (-128, 5, (5, 127), 0.97), (127, -100, (-128, 90), 0.01), (3, 9, (-50, 50), 1.0)];
     for (input_zero, output_zero, limits, large) in cases {
         let scale = scales(&mut random, large);
-        let quantization = Quantization { input_zero, output_zero, limits };
+        let quantization = Quantization { input_zero, output_zero, limits, unsigned: Unsigned::default() };
         let sums = sums(conv, &input, &filter, |_| input_zero);
         let expected: Vec<i8> = (sums.iter().enumerate())
             .map(|(i, sum)| {
@@ -71,6 +71,37 @@ fn check(pool: &dyn Parallel, conv: &Conv2d) {
                 }
             }
         }
+    }
+}
+
+/// Bytes without a sign give what the same bytes with one give.
+#[test]
+fn bytes_without_a_sign_are_read_in_place() {
+    let (pool, random) = (pool(), &mut Random::new(7));
+    for (rows, k, n) in [(1, 4, 16), (5, 8, 24), (25, 96, 24), (49, 160, 70), (100, 12, 130)] {
+        let conv = Conv2d::linear(rows, k, n);
+        let (input, filter) = (bytes(random, rows * k), bytes(random, n * k));
+        let plain: Vec<i8> = input.iter().map(|byte| byte ^ i8::MIN).collect();
+        let scale = vec![0.002; n];
+        let signed =
+            Quantization { input_zero: 5, output_zero: -3, limits: (-128, 127), unsigned: Unsigned::default() };
+        let unsigned = Quantization { unsigned: Unsigned { input: true, output: false }, ..signed };
+        for isa in Isa::available().filter(|&isa| reads_unsigned(isa, &conv)) {
+            let mut packed = vec![Line::default(); packed_len(isa, &conv, Kind::Bytes)];
+            pack(isa, &pool, &conv, Filter::Rows(&filter), None, 5, &mut packed);
+            let mut scratch = vec![0; scratch_len(isa, &conv, Kind::Bytes, 3)];
+            for par in [&Serial as &dyn Parallel, &pool] {
+                let [mut expected, mut output] = [vec![1; rows * n], vec![2; rows * n]];
+                let weights = (&packed[..], &scale[..]);
+                conv2d(isa, par, &conv, (&signed, Tail::Nothing), &input, weights, &mut expected, &mut scratch);
+                conv2d(isa, par, &conv, (&unsigned, Tail::Nothing), &plain, weights, &mut output, &mut scratch);
+                assert_eq!(output, expected, "{isa:?} {conv:?}");
+            }
+        }
+        // Odd channels, windows and groups need a copy; so does every set that multiplies signs.
+        assert!(!reads_unsigned(Isa::Scalar, &conv));
+        let others = [Conv2d::linear(rows, k + 1, n), Conv2d { kernel: [3, 3], ..conv }, Conv2d { groups: 2, ..conv }];
+        assert!(Isa::available().all(|isa| others.iter().all(|conv| !reads_unsigned(isa, conv))));
     }
 }
 
