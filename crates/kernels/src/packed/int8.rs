@@ -355,7 +355,7 @@ impl<F, A> Job<'_, F, A> {
             let panels = first..columns.end.min(first + near);
             for rows in self.strips(&rows) {
                 let strip = match self.is_direct {
-                    true => self.patches.from_pixel(rows.start),
+                    true => self.patches.pixels_from(rows.start),
                     false => {
                         // SAFETY: the family belongs to a held token.
                         unsafe { (self.family.fill)(&self.patches, rows.clone(), &self.layout, strip) };

@@ -29,7 +29,7 @@ pub(super) struct Patches<'a> {
 
 impl Patches<'_> {
     /// The bytes of the image from a pixel on, as kernels take them if they have no sign.
-    pub(super) fn from_pixel(&self, pixel: usize) -> &[u8] {
+    pub(super) fn pixels_from(&self, pixel: usize) -> &[u8] {
         let bytes = &self.input[pixel * self.conv.in_channels..];
         // SAFETY: any byte is one without a sign, too.
         unsafe { core::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len()) }
