@@ -22,6 +22,7 @@ The scaling mode compares a second thread with the most a second core can give: 
 
 import argparse
 import json
+import os
 import pathlib
 import re
 import statistics
@@ -41,6 +42,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=3, help="how long a round measures (default 3)")
     parser.add_argument("--warm-up", type=float, default=0, help="how long a round runs before it measures (default 0)")
     parser.add_argument("--exact", action="store_true", help="pass --exact to sconce")
+    parser.add_argument("--cold", action="store_true", help="take each program out of the file cache before every round")
     parser.add_argument("--scaling", action="store_true", help="compare two threads with two processes")
     options = parser.parse_args()
     if options.scaling:
@@ -58,8 +60,10 @@ def comparison_table(options):
     for file in options.files:
         official, ours = [], []
         for _ in range(options.rounds):
-            official.append(official_round(file, options))
-            ours.append(sconce_round(options, file, options.threads))
+            for rounds, measure in [(official, official_round), (ours, sconce_round)]:
+                if options.cold:
+                    forget(file)
+                rounds.append(measure(file, options))
         pairs = [
             [middle(rounds, "median_ms") for rounds in (official, ours)],
             [min(round["min_ms"] for round in rounds) for rounds in (official, ours)],
@@ -80,10 +84,10 @@ def scaling_table(options):
     for file in options.files:
         alone, together, threaded = [], [], []
         for _ in range(options.rounds):
-            alone.append(sconce_round(options, file, 1))
+            alone.append(finish_sconce(start_sconce(options, file, 1)))
             pair = [start_sconce(options, file, 1) for _ in range(2)]
             together.extend(finish_sconce(process) for process in pair)
-            threaded.append(sconce_round(options, file, 2))
+            threaded.append(finish_sconce(start_sconce(options, file, 2)))
         # The fastest run says what the code can do, the median what this machine let it do.
         for name, key, best in [("fastest runs", "min_ms", min), ("medians", "median_ms", statistics.median)]:
             one, shared, two = (best(round[key] for round in rounds) for rounds in (alone, together, threaded))
@@ -99,8 +103,16 @@ def middle(rounds, key):
     return statistics.median(measured[key] for measured in rounds)
 
 
-def sconce_round(options, file, threads):
-    return finish_sconce(start_sconce(options, file, threads))
+def forget(file):
+    """Takes a program and what lies beside it out of the file cache."""
+    for path in file.parent.glob(file.stem + ".*"):
+        with open(path, "rb") as opened:
+            os.fsync(opened.fileno())
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def sconce_round(file, options):
+    return finish_sconce(start_sconce(options, file, options.threads))
 
 
 def start_sconce(options, file, threads):
