@@ -83,7 +83,7 @@ impl Sum {
         #[cfg(target_arch = "x86_64")]
         if let Isa::Avx512(_) | Isa::Vnni(_) = isa {
             // SAFETY: the token stands for the instructions, and there are as many bytes of each.
-            return unsafe { x86::add(self, a.as_ptr(), b.as_ptr(), output) };
+            return unsafe { x86::add(self, a.as_ptr(), b.as_ptr(), output.as_mut_ptr(), output.len()) };
         }
         isa.vectorize(
             #[inline(always)]
@@ -96,11 +96,9 @@ impl Sum {
         assert_eq!(others.len(), bytes.len(), "two operands of a sum");
         #[cfg(target_arch = "x86_64")]
         if let Isa::Avx512(_) | Isa::Vnni(_) = isa {
-            let first = bytes.as_mut_ptr();
+            let own = bytes.as_mut_ptr();
             // SAFETY: the token stands for the instructions, and there are as many bytes of each.
-            return unsafe {
-                x86::add(self, first, others.as_ptr(), core::slice::from_raw_parts_mut(first, bytes.len()))
-            };
+            return unsafe { x86::add(self, own, others.as_ptr(), own, bytes.len()) };
         }
         isa.vectorize(
             #[inline(always)]

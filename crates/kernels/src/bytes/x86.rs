@@ -52,12 +52,11 @@ impl Limited {
 /// parts say, and writes the bytes.
 ///
 /// # Safety
-/// AVX-512 must exist.
+/// AVX-512 must exist, and so many bytes that can be written. Those that `make` reads may be the same.
 #[inline(always)]
-unsafe fn each_64(to: Rounding, output: &mut [i8], make: impl Fn(usize, Parts) -> [__m512i; 4]) {
-    let whole = output.len() / 64 * 64;
-    let rest = !(u64::MAX << (output.len() - whole));
-    let output = output.as_mut_ptr();
+unsafe fn each_64(to: Rounding, output: *mut i8, len: usize, make: impl Fn(usize, Parts) -> [__m512i; 4]) {
+    let whole = len / 64 * 64;
+    let rest = !(u64::MAX << (len - whole));
     // SAFETY: AVX-512; as many bytes as the mask says are there.
     unsafe {
         let limited = Limited::new(to);
@@ -88,7 +87,8 @@ pub(super) unsafe fn quantize(numbers: &[f32], factor: f32, to: Rounding, output
     unsafe {
         each_64(
             to,
-            output,
+            output.as_mut_ptr(),
+            output.len(),
             #[inline(always)]
             |at, parts| {
                 let steps = |i: usize| {
@@ -113,7 +113,8 @@ pub(super) unsafe fn gate(image: &[i8], by: Gate<'_>, to: Rounding, output: &mut
     unsafe {
         each_64(
             to,
-            output,
+            output.as_mut_ptr(),
+            output.len(),
             #[inline(always)]
             |at, parts| {
                 let steps = |i: usize| {
@@ -133,9 +134,9 @@ pub(super) unsafe fn gate(image: &[i8], by: Gate<'_>, to: Rounding, output: &mut
 /// [`Sum::add`].
 ///
 /// # Safety
-/// The instructions must exist, and as many bytes of each operand as of the output; the first may be the output.
+/// The instructions must exist, so many bytes of each operand, and as many that can be written; these may be the first operand.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-pub(super) unsafe fn add(sum: Sum, a: *const i8, b: *const i8, output: &mut [i8]) {
+pub(super) unsafe fn add(sum: Sum, a: *const i8, b: *const i8, output: *mut i8, len: usize) {
     let Sum { factors, start, shift, zero, limits: (low, high) } = sum;
     let (factors, start) = (factors.map(|factor| _mm512_set1_epi32(factor)), _mm512_set1_epi32(start));
     let shift = _mm_cvtsi32_si128(shift as i32);
@@ -146,6 +147,7 @@ pub(super) unsafe fn add(sum: Sum, a: *const i8, b: *const i8, output: &mut [i8]
         each_64(
             to,
             output,
+            len,
             #[inline(always)]
             |at, parts| {
                 let steps = |i: usize| {
