@@ -14,6 +14,10 @@ pub(super) struct Narrowing<'a> {
     pub(super) channels: usize,
     pub(super) rounding: Rounding,
     /// Whether all scales are less than one.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(dead_code, reason = "conversions there keep what is too large at the ends")
+    )]
     pub(super) shrinks: bool,
 }
 
