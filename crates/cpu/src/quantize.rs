@@ -41,10 +41,12 @@ pub(crate) fn product(graph: &Graph, node: &Node) -> Option<Product> {
     }
 }
 
-/// Scale and zero of a value of signed bytes.
+/// Scale and zero of a value of signed bytes, if the zero is such a byte, too: files may say anything.
 pub(crate) fn per_tensor(graph: &Graph, value: ValueId) -> Option<(f32, i32)> {
     match graph.ty(value).quantized()? {
-        Quantized { storage: Storage::Int8, scheme: Scheme::PerTensor { scale, zero } } => Some((*scale, *zero)),
+        Quantized { storage: Storage::Int8, scheme: Scheme::PerTensor { scale, zero } } => {
+            i8::try_from(*zero).is_ok().then_some((*scale, *zero))
+        }
         _ => None,
     }
 }

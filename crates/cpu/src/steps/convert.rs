@@ -208,7 +208,7 @@ fn widen(isa: Isa, kind: Kind, at: usize, input: &[u8], numbers: &mut [f32]) {
                 &elements::<i8>(input)[at..],
                 numbers,
                 #[inline(always)]
-                |q| (i32::from(q) - zero) as f32 * scale,
+                |q| i32::from(q).wrapping_sub(zero) as f32 * scale,
             );
         }
         Kind::UInt8(scale, zero) => each(
@@ -216,7 +216,7 @@ fn widen(isa: Isa, kind: Kind, at: usize, input: &[u8], numbers: &mut [f32]) {
             &input[at..],
             numbers,
             #[inline(always)]
-            |q| (i32::from(q) - zero) as f32 * scale,
+            |q| i32::from(q).wrapping_sub(zero) as f32 * scale,
         ),
         Kind::Int32(scale, zero) => {
             each(isa, &elements::<i32>(input)[at..], numbers, |q| q.wrapping_sub(zero) as f32 * scale);
@@ -279,7 +279,7 @@ fn narrow(isa: Isa, kind: Kind, numbers: &[f32], output: &mut [u8]) {
 /// The nearest integer (ties to even) plus `zero`, limited to `low..=high`, a range of 256 numbers at most.
 #[inline(always)]
 pub(super) fn rounded(x: f32, zero: i32, low: i32, high: i32) -> i32 {
-    let (least, most) = ((low - zero) as f32, (high - zero) as f32);
+    let (least, most) = (low.wrapping_sub(zero) as f32, high.wrapping_sub(zero) as f32);
     let x = if x < least { least } else { x };
     let x = if x > most { most } else { x };
     // Whole numbers are one apart where the sum lies, so its bits count from those of `ROUND`.

@@ -67,18 +67,8 @@ fn folded(
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::Own;
     use super::*;
-
-    struct Own;
-
-    impl Constants for Own {
-        fn bytes<'a>(&'a self, source: &'a Source) -> Option<&'a [u8]> {
-            match source {
-                Source::Bytes(bytes) => Some(bytes),
-                _ => None,
-            }
-        }
-    }
 
     #[test]
     fn a_normalisation_joins_bias_and_filter() {

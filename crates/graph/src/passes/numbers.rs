@@ -50,19 +50,8 @@ fn number(graph: &Graph, constants: &dyn Constants, value: ValueId) -> Option<f3
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::Own;
     use super::*;
-    use crate::graph::Source;
-
-    struct Own;
-
-    impl Constants for Own {
-        fn bytes<'a>(&'a self, source: &'a Source) -> Option<&'a [u8]> {
-            match source {
-                Source::Bytes(bytes) => Some(bytes),
-                _ => None,
-            }
-        }
-    }
 
     /// 2.0 is [0, 0, 0, 64].
     fn folded(node: &str) -> String {
