@@ -5,7 +5,7 @@ use crate::memory::{Bank, Memory, Pace};
 use crate::plan::Plan;
 use crate::profile::Times;
 use crate::steps::Context;
-use crate::weights::{Known, Packed, check, model_name};
+use crate::weights::{Known, Packed, check, model_name, packed_prefix};
 use sconce_graph::{Constants, Graph, Shape};
 use sconce_kernels::{Isa, Parallel};
 use std::fmt;
@@ -51,6 +51,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// What the names of weights start with that were packed for these options.
+    pub fn packed_prefix(&self) -> String {
+        packed_prefix(self.isa, self.exact)
+    }
+
     /// The same, with the instruction set of this name, if this machine has it.
     pub fn with_instructions(self, name: &str) -> Option<Self> {
         Isa::available().find(|isa| isa.name() == name).map(|isa| Self { isa, ..self })
@@ -118,6 +123,13 @@ impl Model {
         Ok(plan)
     }
 
+    /// What a caller keeps who will soon run the plan that was used last.
+    pub fn session(&self) -> Session {
+        let plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        plans.first().into_iter().for_each(|plan| self.bank.expect(plan.arena_bytes()));
+        Session::default()
+    }
+
     /// Runs a plan of this model. Inputs and outputs are as long as the plan says.
     pub fn run(
         &self,
@@ -131,7 +143,7 @@ impl Model {
         plan.check_arguments(inputs, outputs).map_err(Error)?;
         let started = self.pace.start();
         let missing = || Error(format!("there is no memory for an arena of {} bytes", plan.arena_bytes()));
-        let mut arena = self.bank.lend(plan.arena_bytes()).ok_or_else(missing)?;
+        let mut arena = self.bank.lend(par, plan.arena_bytes()).ok_or_else(missing)?;
         let known = Known { graph: &self.graph, constants, packed: &self.packed };
         let context = Context { isa: self.options.isa, par, known };
         let mut memory = Memory::new(inputs, outputs, arena.bytes_mut(), known);

@@ -5,7 +5,7 @@
 //! name of the model and the layer, they are used where they are.
 
 use crate::memory::{ALIGN, Aligned, Store};
-use crate::steps::{Filter, elements};
+use crate::steps::{Filter, elements, elements_mut};
 use half::{bf16, f16};
 use sconce_format::ScalarType;
 use sconce_graph::{ConstantId, Constants, Element, Graph, Quantized, Scheme, Storage, ValueId};
@@ -13,6 +13,7 @@ use sconce_kernels::copy::{Copy, contiguous_strides, copy};
 use sconce_kernels::{Isa, Parallel, Serial, view};
 use std::borrow::Cow;
 use std::fmt::{self, Write};
+use std::ops::Range;
 use std::sync::OnceLock;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -135,30 +136,35 @@ impl<'a> Known<'a> {
     pub(crate) fn weights(&self, node: usize, pack: impl FnOnce() -> Weights) -> &'a Weights {
         self.packed.nodes[node].get_or_init(|| {
             let weights = pack();
-            let constants = self.graph.nodes[node].inputs.iter().filter_map(|&input| self.graph.as_constant(input));
-            constants.for_each(|id| self.constants.release(&self.graph.constants[id.index()].source));
+            if let Place::Own(_) = weights.place {
+                let inputs = self.graph.nodes[node].inputs.iter().filter_map(|&input| self.graph.as_constant(input));
+                inputs.for_each(|id| self.constants.release(&self.graph.constants[id.index()].source));
+            }
             weights
         })
     }
 
-    /// So many elements of packed weights of a node, which `pack` fills unless they lie beside the program.
+    /// Weights of a node in parts of these lengths, which `pack` fills unless they lie beside the program.
     pub(crate) fn pack<T: view::Plain>(
         &self,
         node: usize,
         par: &dyn Parallel,
-        len: usize,
-        pack: impl FnOnce(&mut [T]),
+        lengths: Lengths,
+        pack: impl FnOnce(Parts<'_, T>),
     ) -> Weights {
-        let bytes = len * size_of::<T>();
-        let packed = self.packed_before(node, bytes).map_or_else(
+        let [packed, scales, bias] = lengths.places::<T>();
+        let place = self.packed_before(node, bias.end).map_or_else(
             || {
-                let mut own = self.packed.store.take(par, bytes);
-                pack(view::view_mut(own.bytes_mut()).unwrap_or_default());
+                let mut own = self.packed.store.take(par, bias.end);
+                let (first, bias) = own.bytes_mut().split_at_mut(bias.start);
+                let (first, scales) = first.split_at_mut(scales.start);
+                let packed = elements_mut(&mut first[packed.clone()]);
+                pack(Parts { packed, scales: elements_mut(scales), bias: elements_mut(bias) });
                 Place::Own(own)
             },
             Place::Beside,
         );
-        Weights { packed, ..Weights::default() }
+        Weights { place, parts: [packed, scales, bias] }
     }
 
     /// The packed weights of a node beside the program, if they are there and of that length.
@@ -293,7 +299,7 @@ fn words<const N: usize>(bytes: &[u8], count: usize) -> impl Iterator<Item = [u8
 /// The name of an entry beside a program that says that there are packed weights at all.
 pub const PACKED: &str = "sconce.packed";
 /// Changes with the order of packed weights, of any kernel.
-const ORDER: u32 = 3;
+const ORDER: u32 = 4;
 
 /// What packed weights of a model are called: they depend on the graph, the instructions and what may be rounded.
 pub(crate) fn model_name(graph: &Graph, isa: Isa, exact: bool) -> String {
@@ -306,12 +312,18 @@ pub(crate) fn model_name(graph: &Graph, isa: Isa, exact: bool) -> String {
     }
     let mut hash = Hash(Xxh3::new());
     // Hashing does not fail.
-    let _ = write!(hash, "{ORDER} {} {exact}\n{graph}", isa.name());
-    format!("{PACKED}.{}.{:032x}", isa.name(), hash.0.digest128())
+    let _ = write!(hash, "{graph}");
+    format!("{}{:032x}", packed_prefix(isa, exact), hash.0.digest128())
 }
 
+/// What the names of all packed weights start with that are of use with these options.
+pub(crate) fn packed_prefix(isa: Isa, exact: bool) -> String {
+    format!("{PACKED}.{ORDER}.{}.{}.", isa.name(), if exact { "exact" } else { "fast" })
+}
+
+/// In the order of the nodes, so that a file with its entries in order is read from front to back.
 fn entry_name(model: &str, node: usize) -> String {
-    format!("{model}.{node}")
+    format!("{model}.{node:06}")
 }
 
 /// Where packed weights are.
@@ -323,42 +335,71 @@ pub(crate) enum Place {
     Beside(u32),
 }
 
-impl Default for Place {
-    fn default() -> Self {
-        Self::Own(Aligned::default())
+/// How long the parts of a node's weights are, in elements.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lengths {
+    /// Floats, bytes, nibbles or words, in the order of the kernel.
+    pub(crate) packed: usize,
+    /// A scale per output channel.
+    pub(crate) scales: usize,
+    /// A bias per output channel, where it is not packed with the rest.
+    pub(crate) bias: usize,
+}
+
+impl Lengths {
+    /// Where the parts lie in bytes, one behind the other.
+    fn places<T>(self) -> [Range<usize>; 3] {
+        let packed = self.packed * size_of::<T>();
+        let scales = packed.next_multiple_of(ALIGN);
+        let bias = scales + self.scales * size_of::<f32>();
+        [0..packed, scales..bias, bias..bias + self.bias * size_of::<f32>()]
     }
 }
 
-/// The weights of a node as its kernel takes them.
-#[derive(Debug, Default)]
+/// The parts of a node's weights, to be filled.
+pub(crate) struct Parts<'a, T> {
+    pub(crate) packed: &'a mut [T],
+    pub(crate) scales: &'a mut [f32],
+    pub(crate) bias: &'a mut [f32],
+}
+
+/// The weights of a node as its kernel takes them: one block, so that all that a layer needs is found together.
+#[derive(Debug)]
 pub(crate) struct Weights {
-    /// Floats, bytes, nibbles or words, in the order of the kernel.
-    pub(crate) packed: Place,
-    /// A scale per output channel.
-    pub(crate) scales: Vec<f32>,
-    /// A bias per output channel, where it is not packed with the rest.
-    pub(crate) bias: Option<Vec<f32>>,
+    place: Place,
+    parts: [Range<usize>; 3],
 }
 
 impl Weights {
     /// What was packed.
     pub(crate) fn packed<'a, T: view::Plain>(&'a self, known: &Known<'a>) -> &'a [T] {
-        match &self.packed {
-            Place::Own(own) => elements(own.bytes()),
-            Place::Beside(entry) => elements(known.constants.entry(*entry).unwrap_or_default()),
-        }
+        elements(self.part(known, 0))
+    }
+
+    /// The scale of each output channel.
+    pub(crate) fn scales<'a>(&'a self, known: &Known<'a>) -> &'a [f32] {
+        elements(self.part(known, 1))
+    }
+
+    /// The bias of each output channel, where there is one that is not packed with the rest.
+    pub(crate) fn bias<'a>(&'a self, known: &Known<'a>) -> Option<&'a [f32]> {
+        Some(elements(self.part(known, 2))).filter(|bias| !bias.is_empty())
+    }
+
+    fn part<'a>(&'a self, known: &Known<'a>, part: usize) -> &'a [u8] {
+        let block = match &self.place {
+            Place::Own(own) => own.bytes(),
+            Place::Beside(entry) => known.constants.entry(*entry).unwrap_or_default(),
+        };
+        block.get(self.parts[part].clone()).unwrap_or_default()
     }
 
     /// What was packed here.
     fn own(&self) -> &[u8] {
-        match &self.packed {
+        match &self.place {
             Place::Own(own) => own.bytes(),
             Place::Beside(_) => &[],
         }
-    }
-
-    fn bytes(&self) -> usize {
-        self.own().len() + size_of_val(&*self.scales) + self.bias.as_deref().map_or(0, size_of_val)
     }
 }
 
@@ -402,7 +443,7 @@ impl Packed {
     /// Bytes packed so far.
     pub(crate) fn bytes(&self) -> usize {
         let constants = self.constants.iter().filter_map(OnceLock::get).map(|aligned| aligned.bytes().len());
-        self.nodes.iter().filter_map(OnceLock::get).map(Weights::bytes).chain(constants).sum()
+        self.nodes.iter().filter_map(OnceLock::get).map(|weights| weights.own().len()).chain(constants).sum()
     }
 }
 

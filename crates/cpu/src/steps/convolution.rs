@@ -2,7 +2,7 @@
 
 use super::{After, Context, Following, Part, Rows, Step, Window, Work, elements, elements_mut, times};
 use crate::memory::Buffers;
-use crate::weights::{Known, Weights};
+use crate::weights::{Known, Lengths, Weights};
 use sconce_graph::ValueId;
 use sconce_kernels::Isa;
 use sconce_kernels::depthwise::{self, Depthwise};
@@ -97,14 +97,15 @@ pub(crate) struct Convolution {
 impl Convolution {
     fn pack(&self, context: &Context<'_>) -> Weights {
         let conv = &self.conv;
-        context.known.pack(self.node, context.par, packed_len(context.isa, conv), |floats| {
+        let lengths = Lengths { packed: packed_len(context.isa, conv), ..Lengths::default() };
+        context.known.pack(self.node, context.par, lengths, |parts| {
             let filter = self.parameters.filter(&context.known, self.layout);
             let bias = self.parameters.bias(&context.known);
             let filter = match self.layout {
                 Filter::Rows => packed::Filter::Rows(&filter),
                 Filter::Columns => packed::Filter::Columns(&filter),
             };
-            pack(context.isa, context.par, conv, filter, bias.as_deref(), floats);
+            pack(context.isa, context.par, conv, filter, bias.as_deref(), parts.packed);
         })
     }
 }
@@ -230,13 +231,13 @@ impl Winograd {
     }
 
     fn pack(&self, context: &Context<'_>) -> Weights {
-        let length = winograd::packed_len(context.isa, &self.conv, self.output);
-        let bias = self.parameters.bias(&context.known).map(Cow::into_owned);
-        let packed = context.known.pack(self.node, context.par, length, |floats| {
+        let packed = winograd::packed_len(context.isa, &self.conv, self.output);
+        let bias = self.parameters.bias.map_or(0, |_| self.conv.out_channels);
+        context.known.pack(self.node, context.par, Lengths { packed, bias, scales: 0 }, |parts| {
             let filter = self.parameters.filter(&context.known, Filter::Rows);
-            winograd::pack(context.isa, context.par, &self.conv, self.output, &filter, floats);
-        });
-        Weights { bias, ..packed }
+            winograd::pack(context.isa, context.par, &self.conv, self.output, &filter, parts.packed);
+            self.parameters.bias(&context.known).iter().for_each(|bias| parts.bias.copy_from_slice(bias));
+        })
     }
 }
 
@@ -246,7 +247,7 @@ impl Step for Winograd {
         let then = Following::new(&self.after, &buffers);
         let (input, packed) = (elements(buffers.read(0)), weights.packed(&context.known));
         let (scratch, output) = (elements_mut(buffers.scratch), elements_mut(buffers.output));
-        let (isa, par, bias) = (context.isa, context.par, weights.bias.as_deref());
+        let (isa, par, bias) = (context.isa, context.par, weights.bias(&context.known));
         winograd::winograd(isa, par, &self.conv, self.output, input, packed, bias, &then, scratch, output);
     }
 
@@ -272,10 +273,11 @@ impl DepthwiseConvolution {
     fn weights<'a>(&self, context: &Context<'a>) -> &'a [f32] {
         let Depthwise { channels, kernel, .. } = self.geometry;
         let weights = context.known.weights(self.node, || {
-            context.known.pack(self.node, context.par, depthwise::packed_len(channels, kernel), |packed| {
+            let lengths = Lengths { packed: depthwise::packed_len(channels, kernel), ..Lengths::default() };
+            context.known.pack(self.node, context.par, lengths, |parts| {
                 let filter = self.parameters.filter(&context.known, Filter::Columns);
                 let bias = self.parameters.bias(&context.known);
-                depthwise::pack(channels, kernel, &filter, bias.as_deref(), packed);
+                depthwise::pack(channels, kernel, &filter, bias.as_deref(), parts.packed);
             })
         });
         weights.packed(&context.known)

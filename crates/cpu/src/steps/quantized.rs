@@ -5,7 +5,7 @@ use super::{
     After, Context, Filter, Following, Part, ROW_HEAD, Rows, Step, Tail, Window, Work, elements, elements_mut,
 };
 use crate::memory::Buffers;
-use crate::weights::Weights;
+use crate::weights::{Lengths, Weights};
 use sconce_graph::ValueId;
 use sconce_kernels::Isa;
 use sconce_kernels::depthwise::{self, Depthwise};
@@ -45,14 +45,15 @@ fn factors(context: &Context<'_>, filter: ValueId, channels: usize, (from, to): 
 impl ConvolutionInt8 {
     fn pack(&self, context: &Context<'_>) -> Weights {
         let (isa, conv) = (context.isa, &self.conv);
-        let filter = bytes(context, self.filter, self.layout);
-        let bias = self.bias.map(|bias| context.known.stored_integers(bias));
-        let zero = self.quantization.input_zero;
-        let packed = context.known.pack(self.node, context.par, int8::packed_len(isa, conv, Kind::Bytes), |lines| {
-            int8::pack(isa, context.par, conv, filter, bias.as_deref(), zero, lines);
-        });
-        let scales = factors(context, self.filter, conv.out_channels, self.scales);
-        Weights { scales, ..packed }
+        let packed = int8::packed_len(isa, conv, Kind::Bytes);
+        let lengths = Lengths { packed, scales: conv.out_channels, bias: 0 };
+        context.known.pack(self.node, context.par, lengths, |parts| {
+            let filter = bytes(context, self.filter, self.layout);
+            let bias = self.bias.map(|bias| context.known.stored_integers(bias));
+            let zero = self.quantization.input_zero;
+            int8::pack(isa, context.par, conv, filter, bias.as_deref(), zero, parts.packed);
+            parts.scales.copy_from_slice(&factors(context, self.filter, conv.out_channels, self.scales));
+        })
     }
 }
 
@@ -73,7 +74,8 @@ fn taps(conv: &Conv2d) -> usize {
 impl Step for ConvolutionInt8 {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         let weights = context.known.weights(self.node, || self.pack(context));
-        let (input, packed) = (elements(buffers.read(0)), (weights.packed(&context.known), &*weights.scales));
+        let (input, packed) =
+            (elements(buffers.read(0)), (weights.packed(&context.known), weights.scales(&context.known)));
         let how = (&self.quantization, self.tail.of(&buffers));
         let (output, scratch) = (elements_mut(buffers.output), buffers.scratch);
         int8::conv2d(context.isa, context.par, &self.conv, how, input, packed, output, scratch);
@@ -121,7 +123,7 @@ impl Rows for ConvolutionInt8 {
     fn run_rows(&self, context: &Context<'_>, part: Part<'_>, _: &[Then<'_>], output: &mut [u8]) {
         let weights = context.known.weights(self.node, || self.pack(context));
         let (isa, par, conv) = (context.isa, context.par, partly(&self.conv, &part));
-        let (input, packed) = (elements(part.input), (weights.packed(&context.known), &*weights.scales));
+        let (input, packed) = (elements(part.input), (weights.packed(&context.known), weights.scales(&context.known)));
         let scratch = &mut part.scratch[..int8::scratch_len(isa, &conv, Kind::Bytes, 1)];
         let how = (&self.quantization, self.tail.alone());
         int8::conv2d(isa, par, &conv, how, input, packed, elements_mut(output), scratch);
@@ -144,12 +146,13 @@ impl DepthwiseInt8 {
     fn weights<'a>(&self, context: &Context<'a>) -> &'a [i32] {
         let (isa, geometry) = (context.isa, &self.geometry);
         let weights = context.known.weights(self.node, || {
-            let filter = context.known.signed_bytes(self.filter);
-            let bias = self.bias.map(|bias| context.known.stored_integers(bias));
-            let scale = factors(context, self.filter, geometry.channels, self.scales);
-            let weights = depthwise::int8::Weights { weights: filter, bias: bias.as_deref(), scale: &scale };
-            context.known.pack(self.node, context.par, depthwise::int8::packed_len(isa, geometry), |words| {
-                depthwise::int8::pack(isa, geometry, weights, self.quantization.input_zero, words);
+            let lengths = Lengths { packed: depthwise::int8::packed_len(isa, geometry), ..Lengths::default() };
+            context.known.pack(self.node, context.par, lengths, |parts| {
+                let filter = context.known.signed_bytes(self.filter);
+                let bias = self.bias.map(|bias| context.known.stored_integers(bias));
+                let scale = factors(context, self.filter, geometry.channels, self.scales);
+                let weights = depthwise::int8::Weights { weights: filter, bias: bias.as_deref(), scale: &scale };
+                depthwise::int8::pack(isa, geometry, weights, self.quantization.input_zero, parts.packed);
             })
         });
         weights.packed(&context.known)
@@ -225,16 +228,25 @@ impl ConvolutionDynamic {
     fn pack(&self, context: &Context<'_>) -> Weights {
         let (isa, par, conv) = (context.isa, context.par, &self.conv);
         let known = &context.known;
-        let packed = known.pack(self.node, par, int8::packed_len(isa, conv, self.kind), |lines| match self.kind {
-            Kind::Bytes => int8::pack(isa, par, conv, bytes(context, self.filter, self.layout), None, 0, lines),
-            Kind::Nibbles | Kind::Groups(_) => {
-                let filter = known.nibbles(self.filter, self.layout, taps(conv));
-                int8::pack_nibbles(isa, par, conv, self.kind, &filter, &known.group_scales(self.filter), lines);
+        let lengths = Lengths {
+            packed: int8::packed_len(isa, conv, self.kind),
+            scales: if let Kind::Groups(_) = self.kind { 0 } else { conv.out_channels },
+            bias: self.bias.map_or(0, |_| conv.out_channels),
+        };
+        known.pack(self.node, par, lengths, |parts| {
+            match self.kind {
+                Kind::Bytes => {
+                    int8::pack(isa, par, conv, bytes(context, self.filter, self.layout), None, 0, parts.packed);
+                }
+                Kind::Nibbles | Kind::Groups(_) => {
+                    let (filter, scales) =
+                        (known.nibbles(self.filter, self.layout, taps(conv)), known.group_scales(self.filter));
+                    int8::pack_nibbles(isa, par, conv, self.kind, &filter, &scales, parts.packed);
+                }
             }
-        });
-        let scales = known.channel_scales(self.filter, conv.out_channels);
-        let bias = self.bias.map(|bias| known.numbers(bias).into_owned());
-        Weights { scales, bias, ..packed }
+            parts.scales.copy_from_slice(&known.channel_scales(self.filter, parts.scales.len()));
+            self.bias.iter().for_each(|&bias| parts.bias.copy_from_slice(&known.numbers(bias)));
+        })
     }
 }
 
@@ -245,12 +257,11 @@ impl Step for ConvolutionDynamic {
         let (heads, bytes) = buffers.read(0).split_at(self.rows * ROW_HEAD);
         let input = (elements(bytes), elements(heads));
         let (output, scratch) = (elements_mut(buffers.output), buffers.scratch);
-        let Weights { scales, bias, .. } = weights;
         let weights = int8::Weights {
             packed: weights.packed(&context.known),
             kind: self.kind,
-            scale: scales,
-            bias: bias.as_deref(),
+            scale: weights.scales(&context.known),
+            bias: weights.bias(&context.known),
         };
         int8::conv2d_dynamic(context.isa, context.par, &self.conv, input, weights, &then, output, scratch);
     }
