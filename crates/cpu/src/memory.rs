@@ -183,7 +183,8 @@ mod tests {
     #[test]
     fn a_step_sees_its_slices() {
         let input = [1u8, 2, 3];
-        let (inputs, mut output, mut block) = ([&input[..]], [0u8; 4], Aligned::try_new(100).unwrap());
+        let (inputs, mut output, mut block) =
+            ([&input[..]], [0u8; 4], Aligned::try_new(&sconce_kernels::Serial, 100).unwrap());
         let mut outputs = [&mut output[..]];
         let graph = Graph::default();
         let packed = Packed::new(&graph, sconce_kernels::Isa::Scalar, false, &Nothing);

@@ -58,7 +58,7 @@ impl Delegate for Part {
     }
 
     fn new_state(&self) -> Result<Owned<dyn DelegateState>, Fault> {
-        Ok(Owned::from_box(Box::<Session>::default()))
+        Ok(Owned::from_box(Box::new(self.model.session())))
     }
 
     fn execute(&self, state: &mut dyn DelegateState, call: &mut Call<'_>) -> Result<(), Fault> {

@@ -6,7 +6,11 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 
 #[cfg(feature = "std")]
+mod aside;
+#[cfg(feature = "std")]
 mod pool;
+#[cfg(feature = "std")]
+pub use aside::aside;
 #[cfg(feature = "std")]
 pub use pool::{Pool, physical_cores};
 

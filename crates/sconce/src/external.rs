@@ -123,6 +123,18 @@ impl External {
         self.files.iter().for_each(|(_, file)| file.read_ahead());
     }
 
+    /// Wishes that the entries whose names start so are at hand; they lie together, in the order in which they are needed.
+    pub(crate) fn fetch(&self, prefix: &str) {
+        for (file, bytes) in self.views() {
+            let named = file.keys().filter(|key| key.starts_with(prefix)).filter_map(|key| file.find(key));
+            let ranges = named.map(|index| file.range(index));
+            let all = ranges.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end)).unwrap_or(0..0);
+            if let (Ok(start), Ok(end)) = (usize::try_from(all.start), usize::try_from(all.end)) {
+                bytes.fetch(start..end);
+            }
+        }
+    }
+
     /// Whether there is no file.
     pub(crate) fn is_empty(&self) -> bool {
         self.files.is_empty()

@@ -6,14 +6,18 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Bytes of a file that are read ahead: asking for more takes long itself.
 #[cfg(unix)]
 const MOST_AHEAD: usize = 512 << 20;
+/// Bytes whose pages are asked for together by a thread aside: others may wait for it who map something.
+#[cfg(target_os = "linux")]
+const TOGETHER: usize = 512 * 1024;
 
 /// A whole file in memory, mapped or copied.
 pub(crate) enum FileBytes {
-    Mapped(memmap2::Mmap),
+    Mapped(Arc<memmap2::Mmap>),
     Copied(Buffer),
 }
 
@@ -26,7 +30,7 @@ impl FileBytes {
         }
         // SAFETY: sound as long as nobody changes or shortens the file while it is mapped, which the documentation of
         // `Module::load` asks for; `Options::copy` is for callers who cannot promise it.
-        Ok(Self::Mapped(unsafe { memmap2::Mmap::map(&file)? }))
+        Ok(Self::Mapped(Arc::new(unsafe { memmap2::Mmap::map(&file)? })))
     }
 
     /// Wishes that reading starts now and goes on while the program is checked and planned.
@@ -35,6 +39,26 @@ impl FileBytes {
         if let Self::Mapped(map) = self {
             let _ = map.advise_range(memmap2::Advice::WillNeed, 0, map.len().min(MOST_AHEAD));
         }
+    }
+
+    /// Wishes that a part of the file, which will be needed from front to back, is read and its pages are there before
+    /// somebody touches them: every touch of a page that is not is an interruption. Goes on while the caller does, and ends
+    /// with the last who has the file.
+    pub(crate) fn fetch(&self, part: Range<usize>) {
+        #[cfg(target_os = "linux")]
+        if let Self::Mapped(map) = self {
+            let (map, part) = (map.clone(), part.start.min(map.len())..part.end.min(map.len()));
+            sconce_parallel::aside(move || {
+                let ahead = part.len().min(MOST_AHEAD);
+                let _ = map.advise_range(memmap2::Advice::WillNeed, part.start, ahead);
+                for start in part.clone().step_by(TOGETHER).take_while(|_| Arc::strong_count(&map) > 1) {
+                    let bytes = TOGETHER.min(part.end - start);
+                    let _ = map.advise_range(memmap2::Advice::PopulateRead, start, bytes);
+                }
+            });
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = part;
     }
 
     /// Reads a file.

@@ -319,7 +319,7 @@ impl Shared {
 fn packed(path: &Path, program: Program<'_>, external: &External, options: &Options) -> Result<External, String> {
     let beside = packs::packed_beside(path);
     match beside.is_file() {
-        true => packs::open(&beside, packs::fingerprint(program, external), options.copy),
+        true => packs::open(&beside, packs::fingerprint(program, external), options),
         false => Ok(External::default()),
     }
 }

@@ -7,6 +7,7 @@
 //! as `MODEL.packed.ptd`, maps it, and layers use their weights where they are. A file of another program, or of an older
 //! version of it, is passed over with a warning; layers that are not in the file are packed as always.
 
+use crate::Options;
 use crate::external::External;
 use crate::map::FileBytes;
 use sconce_core::{NamedData as _, Part, Program};
@@ -52,17 +53,18 @@ pub(crate) fn fingerprint(program: Program<'_>, external: &External) -> u128 {
     hasher.digest128()
 }
 
-/// Opens the packed weights of the program with this fingerprint. An error is a reason to do without them.
-pub(crate) fn open(path: &Path, fingerprint: u128, copy: bool) -> Result<External, String> {
+/// Opens the packed weights of the program with this fingerprint. An error is a reason to do without them. Those that suit
+/// the options are fetched while the program is planned.
+pub(crate) fn open(path: &Path, fingerprint: u128, options: &Options) -> Result<External, String> {
     let reason = |reason: &dyn std::fmt::Display| {
         format!("{} is not used: {reason}. `sconce pack` makes it anew", path.display())
     };
-    let opened = if copy { FileBytes::read(path) } else { FileBytes::map(path) };
+    let opened = if options.copy { FileBytes::read(path) } else { FileBytes::map(path) };
     let mut packs = External::default();
     packs.add(&path.display().to_string(), opened.map_err(|error| reason(&error))?).map_err(|error| reason(&error))?;
     match packs.find(PACKED).and_then(|entry| packs.bytes(entry)) {
         Some(found) if *found == fingerprint.to_le_bytes() => {
-            packs.read_ahead();
+            packs.fetch(&options.engine(1).packed_prefix());
             Ok(packs)
         }
         Some(_) => Err(reason(&"its weights were packed from another version of the program")),

@@ -5,6 +5,7 @@
 //! those that run at the same time have one each. The bank and its memory live as long as some model does.
 
 use super::Aligned;
+use sconce_parallel::Parallel;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Arenas that no run uses, from the smallest to the largest.
@@ -24,7 +25,7 @@ impl Bank {
     }
 
     /// An arena of at least so many bytes, which hold anything; `None` if there is no such memory.
-    pub(crate) fn lend(&self, bytes: usize) -> Option<Aligned> {
+    pub(crate) fn lend(&self, par: &dyn Parallel, bytes: usize) -> Option<Aligned> {
         let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let place = idle.partition_point(|arena| arena.bytes().len() < bytes);
         if place < idle.len() {
@@ -33,7 +34,18 @@ impl Bank {
         // None is large enough: the new one takes the place of the largest.
         idle.pop();
         drop(idle);
-        Aligned::try_new(bytes)
+        Aligned::try_new(par, bytes)
+    }
+
+    /// Says that an arena of so many bytes will be wanted soon.
+    pub(crate) fn expect(&self, bytes: usize) {
+        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.last().is_none_or(|largest| largest.bytes().len() < bytes)
+            && let Some(arena) = Aligned::soon(bytes)
+        {
+            idle.pop();
+            idle.push(arena);
+        }
     }
 
     /// Takes an arena back.
@@ -47,6 +59,7 @@ impl Bank {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sconce_parallel::Serial;
 
     fn sizes(bank: &Bank) -> Vec<usize> {
         bank.0.lock().unwrap().iter().map(|arena| arena.bytes().len()).collect()
@@ -55,17 +68,29 @@ mod tests {
     #[test]
     fn the_smallest_that_suffices_is_lent_and_the_largest_replaced() {
         let bank = Bank::default();
-        let arenas = [3000, 1000, 2000].map(|bytes| bank.lend(bytes).unwrap());
+        let arenas = [3000, 1000, 2000].map(|bytes| bank.lend(&Serial, bytes).unwrap());
         arenas.into_iter().for_each(|arena| bank.give_back(arena));
         assert_eq!(sizes(&bank), [1000, 2000, 3000]);
-        let lent = bank.lend(1001).unwrap();
+        let lent = bank.lend(&Serial, 1001).unwrap();
         assert_eq!((lent.bytes().len(), sizes(&bank)), (2000, vec![1000, 3000]));
-        let larger = bank.lend(5000).unwrap();
+        let larger = bank.lend(&Serial, 5000).unwrap();
         assert_eq!((larger.bytes().len(), sizes(&bank)), (5000, vec![1000]));
         bank.give_back(larger);
         bank.give_back(lent);
         assert_eq!(sizes(&bank), [1000, 2000, 5000]);
-        assert!(bank.lend(usize::MAX).is_none());
+        assert!(bank.lend(&Serial, usize::MAX).is_none());
+    }
+
+    #[test]
+    fn what_is_expected_takes_the_place_of_the_largest() {
+        let bank = Bank::default();
+        [100, 1 << 20].map(|bytes| bank.lend(&Serial, bytes).unwrap()).into_iter().for_each(|a| bank.give_back(a));
+        bank.expect(1 << 20);
+        assert_eq!(sizes(&bank), [100, 1 << 20]);
+        bank.expect(2 << 20);
+        // Where nothing can be done ahead, the arena comes when it is lent.
+        assert!(matches!(sizes(&bank)[..], [100, largest] if largest == 1 << 20 || largest == 2 << 20));
+        assert_eq!(bank.lend(&Serial, 2 << 20).unwrap().bytes().len(), 2 << 20);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! A program's weights are most of its memory, and on the way to the first output much of the time goes to having that
 //! memory at all: the system clears it page by page, as each is first touched, and every touch is an interruption. So
 //! larger blocks are mapped, which leaves them untouched until they are filled, and the pages of what is about to be
-//! filled are asked for together, where the system can do that.
+//! filled are asked for together, where the system can do that. Better still if they come before they are needed, while
+//! others load and plan: a thread aside asks for those of an arena that will be used soon.
 //!
 //! Pages of two megabytes would be fewer, and later, when the weights of a net pass by in every run, the processor finds its
 //! way to them faster: nets of large weights gain up to a tenth. But on virtual machines that hand free ones back to their host,
@@ -15,7 +16,7 @@
 
 use super::ALIGN;
 use memmap2::{MmapMut, MmapOptions};
-use sconce_parallel::{Parallel, Serial};
+use sconce_parallel::{Parallel, Serial, aside};
 use std::ops::Range;
 #[cfg(target_os = "linux")]
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,6 +29,9 @@ const MOST_RESERVED: usize = 64 << 20;
 /// Bytes of pages that are asked for together: whole pages, whatever their size.
 #[cfg(target_os = "linux")]
 const TOGETHER: usize = 2 << 20;
+/// The same of a thread aside, which must not keep others waiting who map memory meanwhile.
+#[cfg(target_os = "linux")]
+const TOGETHER_ASIDE: usize = 256 * 1024;
 /// The least size of a page, and that of a large one.
 #[cfg(target_os = "linux")]
 const PAGE: usize = 4096;
@@ -107,6 +111,23 @@ impl Region {
     #[cfg(not(target_os = "linux"))]
     fn expect(&self, _: &dyn Parallel, _: Range<usize>) {}
 
+    /// Asks for all pages while the caller goes on, as long as somebody else has the block; whether that is done.
+    #[cfg(target_os = "linux")]
+    fn expect_aside(self: &Arc<Self>) -> bool {
+        let region = self.clone();
+        let all = region.bytes;
+        matches!(region.held, Held::Mapped(_))
+            && aside(move || {
+                let parts = (0..all).step_by(TOGETHER_ASIDE).map(|start| start..all.min(start + TOGETHER_ASIDE));
+                parts.take_while(|_| Arc::strong_count(&region) > 1).for_each(|part| region.expect(&Serial, part));
+            })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn expect_aside(self: &Arc<Self>) -> bool {
+        false
+    }
+
     /// Brings the next two megabytes of the first so many bytes onto a large page; whether there were any. A wish as well, and
     /// not repeated: systems may have no large page, or not know how.
     #[cfg(target_os = "linux")]
@@ -139,13 +160,20 @@ pub(crate) struct Aligned {
 
 impl Aligned {
     /// So many zeros; `None` if there is no such memory.
-    pub(crate) fn try_new(bytes: usize) -> Option<Self> {
+    pub(crate) fn try_new(par: &dyn Parallel, bytes: usize) -> Option<Self> {
         let mapped = if bytes < WORTH_MAPPING { None } else { Region::mapped(bytes) };
         let region = mapped.or_else(|| Region::plain(bytes))?;
         if bytes <= MOST_RESERVED {
-            region.expect(&Serial, 0..bytes);
+            region.expect(par, 0..bytes);
         }
         Some(Self { region: Some(Arc::new(region)), start: 0, bytes })
+    }
+
+    /// So many zeros that will be needed soon; `None` if there is nothing to be done about it yet.
+    pub(crate) fn soon(bytes: usize) -> Option<Self> {
+        let worth = (WORTH_MAPPING..=MOST_RESERVED).contains(&bytes);
+        let region = Arc::new(worth.then(|| Region::mapped(bytes))??);
+        region.expect_aside().then_some(Self { region: Some(region), start: 0, bytes })
     }
 
     /// Brings a little of it onto large pages; whether there was something left to do.
@@ -199,7 +227,7 @@ impl Store {
                 region.expect(par, start..start + bytes);
                 Aligned { region: Some(region.clone()), start, bytes }
             }
-            None => Aligned::try_new(bytes).unwrap_or_else(lack),
+            None => Aligned::try_new(par, bytes).unwrap_or_else(lack),
         }
     }
 
@@ -246,20 +274,35 @@ mod tests {
         // Of two blocks, 9 and 20 megabytes, all whole pages of two, wherever the first one starts.
         let pages = if cfg!(target_os = "linux") { 3 + 9..=4 + 10 } else { 0..=0 };
         assert!(pages.contains(&steps), "{steps} pages");
-        let arena = Aligned::try_new(5 << 20).unwrap();
+        let arena = Aligned::try_new(&Serial, 5 << 20).unwrap();
         let steps = std::iter::from_fn(|| arena.settle().then_some(())).take(100).count();
         assert!(if cfg!(target_os = "linux") { 1..=2 } else { 0..=0 }.contains(&steps), "{steps} pages");
         for part in parts {
             assert!(part.bytes().iter().enumerate().all(|(index, byte)| *byte == value(index)));
         }
-        assert!(!Aligned::try_new(1000).unwrap().settle() && !Store::new(0).settle());
+        assert!(!Aligned::try_new(&Serial, 1000).unwrap().settle() && !Store::new(0).settle());
+    }
+
+    #[test]
+    fn what_comes_soon_is_zero_and_keeps_what_is_written() {
+        for bytes in [WORTH_MAPPING - 1, WORTH_MAPPING, (3 << 20) + 5] {
+            let Some(mut soon) = Aligned::soon(bytes) else {
+                // Only where pages are asked for aside, and where it is worth it.
+                continue;
+            };
+            assert!(bytes >= WORTH_MAPPING && soon.bytes().len() == bytes);
+            assert!(soon.bytes().iter().all(|&byte| byte == 0));
+            soon.bytes_mut().fill(3);
+            assert!(soon.bytes().iter().all(|&byte| byte == 3));
+        }
+        assert!(Aligned::soon(MOST_RESERVED + 1).is_none());
     }
 
     #[test]
     fn parts_outlive_their_store() {
         let part = Store::new(2 << 20).take(&Serial, 100);
         assert_eq!(part.bytes(), [0; 100]);
-        assert!(Aligned::try_new(usize::MAX).is_none());
+        assert!(Aligned::try_new(&Serial, usize::MAX).is_none());
         assert!(Aligned::default().bytes().is_empty());
     }
 }
