@@ -1,6 +1,6 @@
 //! External data files (`.ptd` and GGUF), as one map from names to bytes.
 use crate::Error;
-use crate::map::FileBytes;
+use crate::map::{Ahead, FileBytes};
 use sconce_core::{DataLoader, NamedData, Part};
 use sconce_format::{gguf, ptd};
 use std::collections::HashMap;
@@ -82,15 +82,16 @@ impl<'a> View<'a> {
 }
 
 impl Index {
-    fn parse(bytes: &FileBytes) -> Result<Self, sconce_format::Error> {
-        let (size, bytes) = (bytes.size(), bytes.bytes());
+    fn parse(file: &FileBytes) -> Result<Self, sconce_format::Error> {
+        let (size, bytes) = (file.size(), file.bytes());
         if gguf::File::begins(bytes) {
             return gguf::File::parse(bytes).map(|file| Self::Gguf(Names::of(&file)));
         }
         let header = ptd::Header::parse(bytes, size)?;
-        let file = ptd::File::parse(bytes, header, size)?;
+        file.look(header.loaded_size());
+        let data = ptd::File::parse(bytes, header, size)?;
         // Of equal names the first counts.
-        let places = (0..file.len()).rev().map(|index| (file.key(index).to_owned(), index));
+        let places = (0..data.len()).rev().map(|index| (data.key(index).to_owned(), index));
         Ok(Self::Ptd(header, places.collect()))
     }
 
@@ -124,14 +125,12 @@ impl External {
     }
 
     /// Wishes that the entries whose names start so are at hand; they lie together, in the order in which they are needed.
-    pub(crate) fn fetch(&self, prefix: &str) {
+    pub(crate) fn take_ahead(&self, prefix: &str, ahead: &mut Ahead) {
         for (file, bytes) in self.views() {
             let named = file.keys().filter(|key| key.starts_with(prefix)).filter_map(|key| file.find(key));
             let ranges = named.map(|index| file.range(index));
-            let all = ranges.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end)).unwrap_or(0..0);
-            if let (Ok(start), Ok(end)) = (usize::try_from(all.start), usize::try_from(all.end)) {
-                bytes.fetch(start..end);
-            }
+            let all = ranges.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end));
+            all.iter().for_each(|all| ahead.take(bytes, all));
         }
     }
 

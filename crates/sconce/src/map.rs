@@ -8,11 +8,12 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Bytes at the start of a file that are read in any case.
+const HEAD: u64 = 64 * 1024;
 /// Bytes of a file that are read ahead: asking for more takes long itself.
 #[cfg(unix)]
 const MOST_AHEAD: usize = 512 << 20;
 /// Bytes whose pages are asked for together by a thread aside: others may wait for it who map something.
-#[cfg(target_os = "linux")]
 const TOGETHER: usize = 512 * 1024;
 
 /// A whole file in memory, mapped or copied.
@@ -22,7 +23,8 @@ pub(crate) enum FileBytes {
 }
 
 impl FileBytes {
-    /// Maps a file. It must not change while it is mapped.
+    /// Maps a file. It must not change while it is mapped. Until somebody says that more will be needed
+    /// ([`FileBytes::read_ahead`]), what is touched is read and nothing around it: systems may read megabytes for a page.
     pub(crate) fn map(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         if file.metadata()?.len() == 0 {
@@ -30,35 +32,32 @@ impl FileBytes {
         }
         // SAFETY: sound as long as nobody changes or shortens the file while it is mapped, which the documentation of
         // `Module::load` asks for; `Options::copy` is for callers who cannot promise it.
-        Ok(Self::Mapped(Arc::new(unsafe { memmap2::Mmap::map(&file)? })))
+        let map = unsafe { memmap2::Mmap::map(&file)? };
+        #[cfg(unix)]
+        let _ = map.advise(memmap2::Advice::Random);
+        let mapped = Self::Mapped(Arc::new(map));
+        mapped.look(HEAD);
+        Ok(mapped)
+    }
+
+    /// Wishes that reading of the first bytes starts now.
+    pub(crate) fn look(&self, bytes: u64) {
+        #[cfg(unix)]
+        if let Self::Mapped(map) = self {
+            let bytes = usize::try_from(bytes).map_or(map.len(), |bytes| bytes.min(map.len()));
+            let _ = map.advise_range(memmap2::Advice::WillNeed, 0, bytes);
+        }
+        #[cfg(not(unix))]
+        let _ = bytes;
     }
 
     /// Wishes that reading starts now and goes on while the program is checked and planned.
     pub(crate) fn read_ahead(&self) {
         #[cfg(unix)]
         if let Self::Mapped(map) = self {
+            let _ = map.advise(memmap2::Advice::Normal);
             let _ = map.advise_range(memmap2::Advice::WillNeed, 0, map.len().min(MOST_AHEAD));
         }
-    }
-
-    /// Wishes that a part of the file, which will be needed from front to back, is read and its pages are there before
-    /// somebody touches them: every touch of a page that is not is an interruption. Goes on while the caller does, and ends
-    /// with the last who has the file.
-    pub(crate) fn fetch(&self, part: Range<usize>) {
-        #[cfg(target_os = "linux")]
-        if let Self::Mapped(map) = self {
-            let (map, part) = (map.clone(), part.start.min(map.len())..part.end.min(map.len()));
-            sconce_parallel::aside(move || {
-                let ahead = part.len().min(MOST_AHEAD);
-                let _ = map.advise_range(memmap2::Advice::WillNeed, part.start, ahead);
-                for start in part.clone().step_by(TOGETHER).take_while(|_| Arc::strong_count(&map) > 1) {
-                    let bytes = TOGETHER.min(part.end - start);
-                    let _ = map.advise_range(memmap2::Advice::PopulateRead, start, bytes);
-                }
-            });
-        }
-        #[cfg(not(target_os = "linux"))]
-        let _ = part;
     }
 
     /// Reads a file.
@@ -99,6 +98,67 @@ impl DataLoader for FileBytes {
         let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, pages.start, pages.len()) };
         #[cfg(not(unix))]
         let _ = pages;
+    }
+}
+
+/// Parts of files that will be needed soon, in this order.
+///
+/// Every touch of a page that is not there is an interruption, and a disk gives many pages at a time as fast as one. So a
+/// thread aside asks for them while the caller goes on. It ends when it is done, or alone with a file.
+#[derive(Default)]
+pub(crate) struct Ahead(Vec<Wish>);
+
+struct Wish {
+    map: Arc<memmap2::Mmap>,
+    part: Range<usize>,
+    /// Whether its pages are mapped, too, because all of them will be touched.
+    whole: bool,
+}
+
+impl Ahead {
+    /// A part that will be looked at.
+    pub(crate) fn look(&mut self, file: &FileBytes, part: &Range<u64>) {
+        self.add(file, part, false);
+    }
+
+    /// A part all of which will be used.
+    pub(crate) fn take(&mut self, file: &FileBytes, part: &Range<u64>) {
+        self.add(file, part, true);
+    }
+
+    fn add(&mut self, file: &FileBytes, part: &Range<u64>, whole: bool) {
+        let FileBytes::Mapped(map) = file else { return };
+        let inside = |at: u64| usize::try_from(at).map_or(map.len(), |at| at.min(map.len()));
+        let part = inside(part.start)..inside(part.end);
+        if !part.is_empty() {
+            self.0.push(Wish { map: map.clone(), part, whole });
+        }
+    }
+
+    /// Asks for all of it, beside the caller.
+    pub(crate) fn fetch(self) {
+        if !self.0.is_empty() {
+            sconce_parallel::aside(move || self.0.into_iter().for_each(Wish::fetch));
+        }
+    }
+}
+
+impl Wish {
+    fn fetch(self) {
+        let Self { map, part, whole } = self;
+        #[cfg(unix)]
+        if whole {
+            let _ = map.advise(memmap2::Advice::Normal);
+        }
+        #[cfg(unix)]
+        let _ = map.advise_range(memmap2::Advice::WillNeed, part.start, part.len().min(MOST_AHEAD));
+        let pieces = part.clone().step_by(TOGETHER).take_while(|_| whole && Arc::strong_count(&map) > 1);
+        for start in pieces {
+            #[cfg(target_os = "linux")]
+            let _ = map.advise_range(memmap2::Advice::PopulateRead, start, TOGETHER.min(part.end - start));
+            #[cfg(not(target_os = "linux"))]
+            let _ = start;
+        }
     }
 }
 

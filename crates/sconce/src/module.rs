@@ -7,8 +7,10 @@ use crate::packs;
 use crate::prepared::Prepared;
 use crate::session::Session;
 use crate::{Buffer, Error, Input, Needs, Options, Value};
-use sconce_core::{Delegate, Error as CoreError, KernelId, Method, Parallel as _, Program, Registry as _};
-use sconce_format::pte::Header;
+use sconce_core::{
+    DataLoader as _, Delegate, Error as CoreError, KernelId, Method, Parallel as _, Program, Registry as _,
+};
+use sconce_format::pte::{HEAD_BYTES, Header};
 use sconce_parallel::Pool;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -118,6 +120,10 @@ impl Module {
             external.add(&path.display().to_string(), open(path, options.copy)?)?;
         }
         external.read_ahead();
+        let head = loader.bytes().get(..HEAD_BYTES).unwrap_or(loader.bytes());
+        if let Ok(header) = Header::parse(head, loader.size()) {
+            loader.look(header.program_size);
+        }
         let program = Program::load(&loader, &external).map_err(|error| match error {
             CoreError::Format(error) => Error::Format { file: name.clone(), error },
             error => Error::Core(error),
@@ -127,7 +133,7 @@ impl Module {
         }
         let (header, methods) = (program.header(), program.methods().len());
         let (packs, warnings) =
-            match path.filter(|_| options.packed).map(|path| packed(&path, program, &external, &options)) {
+            match path.filter(|_| options.packed).map(|path| packed(&path, program, &loader, &external, &options)) {
                 Some(Ok(packs)) => (packs, Vec::new()),
                 Some(Err(warning)) => (External::default(), vec![warning]),
                 None => (External::default(), Vec::new()),
@@ -316,16 +322,22 @@ impl Shared {
 
 /// The packed weights beside a program, if there are any; an error is a warning.
 #[cfg(feature = "engine")]
-fn packed(path: &Path, program: Program<'_>, external: &External, options: &Options) -> Result<External, String> {
+fn packed(
+    path: &Path,
+    program: Program<'_>,
+    file: &FileBytes,
+    external: &External,
+    options: &Options,
+) -> Result<External, String> {
     let beside = packs::packed_beside(path);
     match beside.is_file() {
-        true => packs::open(&beside, packs::fingerprint(program, external), options),
+        true => packs::open(&beside, program, file, external, options),
         false => Ok(External::default()),
     }
 }
 
 #[cfg(not(feature = "engine"))]
-fn packed(_: &Path, _: Program<'_>, _: &External, _: &Options) -> Result<External, String> {
+fn packed(_: &Path, _: Program<'_>, _: &FileBytes, _: &External, _: &Options) -> Result<External, String> {
     Ok(External::default())
 }
 

@@ -3,20 +3,21 @@
 //! Kernels take weights in an order of their own, so the first run of a program puts them into it, in memory that the
 //! system must clear first: on the way to a first output that is often most of the time. `Options::pack` does it once and
 //! for all. The result is a data file (`.ptd`) with the weights of every layer under a name made from the graph, the
-//! instruction set and the options that decide the order, and a fingerprint of the program. A load of `MODEL.pte` finds it
+//! instruction set and the options that decide the order, and a digest of the program. A load of `MODEL.pte` finds it
 //! as `MODEL.packed.ptd`, maps it, and layers use their weights where they are. A file of another program, or of an older
 //! version of it, is passed over with a warning; layers that are not in the file are packed as always.
 
 use crate::Options;
 use crate::external::External;
-use crate::map::FileBytes;
+use crate::map::{Ahead, FileBytes};
 use sconce_core::{NamedData as _, Part, Program};
 use sconce_cpu::PACKED;
+use sconce_format::pte::Payload;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Bytes of data between samples for the fingerprint, and of a sample.
+/// Bytes of data between samples for the digest, and of a sample.
 const BETWEEN: u64 = 4 << 20;
 const SAMPLE: u64 = 64;
 
@@ -25,25 +26,41 @@ pub fn packed_beside(program: &Path) -> PathBuf {
     program.with_extension("packed.ptd")
 }
 
-/// Tells programs apart without reading all of them: by everything but their data, and by samples of that, among them the
-/// start of every constant. The pages that this touched are not kept: with packed weights few are needed again.
-pub(crate) fn fingerprint(program: Program<'_>, external: &External) -> u128 {
-    let (mut hasher, loader, file) = (Xxh3::new(), program.loader(), program.file());
-    let mut sample = |range: Range<u64>| {
-        let bytes = loader.load(range.start, range.end.saturating_sub(range.start), Part::Constant);
-        hasher.update(bytes.unwrap_or_default());
-    };
-    sample(0..program.header().program_size);
+/// The parts of a program that tell it from others: everything but its data, and samples of that, among them the start of
+/// every constant.
+fn samples(program: Program<'_>) -> Vec<Range<u64>> {
+    let file = program.file();
+    let mut samples = vec![0..program.header().program_size];
     let constants = file.program().constant_segment();
     for index in 0..u32::try_from(file.program().segments().len()).unwrap_or(u32::MAX) {
         let Some(segment) = file.segment(index) else { continue };
         let own = constants.filter(|constants| constants.segment_index() == index);
         let offsets = own.into_iter().flat_map(|constants| constants.offsets().iter());
         let steps = (0..segment.end.saturating_sub(segment.start)).step_by(BETWEEN as usize);
-        for start in offsets.chain(steps).filter_map(|offset| segment.start.checked_add(offset)) {
-            sample(start..start.saturating_add(SAMPLE).min(segment.end));
-        }
-        sample(segment.end.saturating_sub(SAMPLE).max(segment.start)..segment.end);
+        let starts = offsets.chain(steps).filter_map(|offset| segment.start.checked_add(offset));
+        samples.extend(starts.map(|start| start..start.saturating_add(SAMPLE).min(segment.end)));
+        samples.push(segment.end.saturating_sub(SAMPLE).max(segment.start)..segment.end);
+    }
+    samples
+}
+
+/// The starts of the delegates' payloads, which are read to plan them.
+fn payloads(program: Program<'_>) -> Vec<Range<u64>> {
+    let delegates = program.methods().flat_map(|method| method.plan().delegates().iter());
+    let payloads = delegates.filter_map(|delegate| match program.file().delegate_payload(delegate)? {
+        Payload::Segment(range) => Some(range.start..range.end.min(range.start.saturating_add(BETWEEN))),
+        Payload::Inline(_) => None,
+    });
+    payloads.collect()
+}
+
+/// Tells programs apart without reading all of them. The pages that this touched are not kept: with packed weights few are
+/// needed again.
+fn digest(program: Program<'_>, external: &External, samples: &[Range<u64>]) -> u128 {
+    let (mut hasher, loader) = (Xxh3::new(), program.loader());
+    for sample in samples {
+        let bytes = loader.load(sample.start, sample.end.saturating_sub(sample.start), Part::Constant);
+        hasher.update(bytes.unwrap_or_default());
     }
     loader.release(program.header().program_size, loader.size());
     hasher.update(&loader.size().to_le_bytes());
@@ -53,18 +70,31 @@ pub(crate) fn fingerprint(program: Program<'_>, external: &External) -> u128 {
     hasher.digest128()
 }
 
-/// Opens the packed weights of the program with this fingerprint. An error is a reason to do without them. Those that suit
-/// the options are fetched while the program is planned.
-pub(crate) fn open(path: &Path, fingerprint: u128, options: &Options) -> Result<External, String> {
+/// Opens the packed weights of a program. An error is a reason to do without them. Those that suit the options are fetched
+/// while the program is planned.
+pub(crate) fn open(
+    path: &Path,
+    program: Program<'_>,
+    file: &FileBytes,
+    external: &External,
+    options: &Options,
+) -> Result<External, String> {
     let reason = |reason: &dyn std::fmt::Display| {
         format!("{} is not used: {reason}. `sconce pack` makes it anew", path.display())
     };
     let opened = if options.copy { FileBytes::read(path) } else { FileBytes::map(path) };
     let mut packs = External::default();
     packs.add(&path.display().to_string(), opened.map_err(|error| reason(&error))?).map_err(|error| reason(&error))?;
+    let (samples, mut ahead) = (samples(program), Ahead::default());
+    samples.iter().for_each(|sample| ahead.look(file, sample));
+    payloads(program).iter().for_each(|payload| ahead.look(file, payload));
+    ahead.fetch();
     match packs.find(PACKED).and_then(|entry| packs.bytes(entry)) {
-        Some(found) if *found == fingerprint.to_le_bytes() => {
-            packs.fetch(&options.engine(1).packed_prefix());
+        Some(found) if *found == digest(program, external, &samples).to_le_bytes() => {
+            // Not before, so that what is waited for now does not come after what is not.
+            let mut ahead = Ahead::default();
+            packs.take_ahead(&options.engine(1).packed_prefix(), &mut ahead);
+            ahead.fetch();
             Ok(packs)
         }
         Some(_) => Err(reason(&"its weights were packed from another version of the program")),
@@ -74,7 +104,7 @@ pub(crate) fn open(path: &Path, fingerprint: u128, options: &Options) -> Result<
 
 #[cfg(feature = "pack")]
 mod write {
-    use super::{PACKED, fingerprint};
+    use super::{PACKED, digest, samples};
     use crate::{Error, Input, Module, Options, Source, Tensor, instruction_sets};
     use sconce_core::ValueInfo;
     use sconce_format::ptd::model::{Data, Entry};
@@ -93,8 +123,9 @@ mod write {
                 let options = Options { engine_set: Some(set), packed: false, ..self.clone() };
                 let module = options.load(source.clone())?;
                 if data.entries.is_empty() {
-                    let fingerprint = fingerprint(module.program(), module.external()).to_le_bytes();
-                    data.entries.push(entry(PACKED, &fingerprint));
+                    let program = module.program();
+                    let digest = digest(program, module.external(), &samples(program));
+                    data.entries.push(entry(PACKED, &digest.to_le_bytes()));
                 }
                 for method in module.methods() {
                     run_on_zeros(&module, &method)?;
