@@ -1,22 +1,29 @@
 //! A small fork-join pool: spin, then park.
 //!
-//! One job at a time. The caller publishes a job, takes part in it, and returns when every thread that joined has left:
+//! One job at a time. The caller publishes a job, takes part in it, and returns when every task is done. What takes time in a
+//! short job is cache lines that go from core to core, so there are few, and each has one writer as a rule:
+//!
+//! | word | who writes it | what it says |
+//! |---|---|---|
+//! | `job` | the caller | number of the job, and how many tasks it has |
+//! | `shares[i]` | thread `i`, and who takes from it | number of the job, and the next task of the share |
+//! | `done[i]` | thread `i` | number of the job, and how many tasks the thread has done |
 //!
 //! ```text
-//! caller   write job ── open gate ── take indices ── close gate ── wait until nobody is inside
-//! worker   spin, then park ──▶ join (only while open) ── take indices ── leave
+//! caller   body ── job ──▶ tasks of its share, then of others ──▶ wait until as many are done as there are
+//! worker   spin, then park ──▶ tasks of its share, then of others ──▶ done
 //! ```
 //!
-//! The gate is one word, and the only one that threads pass back and forth: bit 0 says that the job is open, the bits above
-//! count the workers inside, and the upper half counts the jobs. A worker that wakes late finds the gate closed and goes back to
-//! sleep, so a short run never waits for a sleeper. The job itself is written only while the gate is closed and empty, and
-//! read only by those inside: that is the whole safety argument.
+//! Every thread has a share of the tasks, neighbours of each other and the same part in every job. So what a thread wrote in one
+//! job it is likely to read in the next, from its own cache. A share need not be made ready for a job: one that still has an
+//! earlier number is a share from which nobody took yet. Nor does anybody wait for a thread that sleeps: others take its tasks.
 //!
-//! A thread that parks says so first and looks at the gate once more; one that changed the gate looks then who is parked.
+//! The body is touched only by threads that hold a task of the job, and a thread gets one only by writing the job's number
+//! into a share that has tasks left. The caller returns, and writes the next body, when all tasks are done; by then all
+//! shares say so, and a thread that comes late with an old number finds nothing to take. That is the whole safety argument.
+//!
+//! A thread that parks says so first and looks at its word once more; one that changed that word looks then who is parked.
 //! With both in one order for all threads (`SeqCst`) one of them notices, and nobody wakes a thread that is awake.
-//!
-//! Every thread has a share of the indices, neighbours of each other and the same part in every job, and takes from those of
-//! others when its own are done. So what a thread wrote in one job it is likely to read in the next, from its own cache.
 //!
 //! A `run` on a pool that is already running something (from inside a task, or from a second thread) does its work
 //! serially on the caller's thread, so there is nothing to deadlock on.
@@ -25,8 +32,9 @@
 use crate::Parallel;
 use std::any::Any;
 use std::cell::UnsafeCell;
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 
@@ -35,26 +43,37 @@ type Body<'a> = dyn Fn(usize) + Sync + 'a;
 /// Turns of `spin_loop` before a thread parks: about a millisecond, longer than the serial stretches between two products
 /// of a network, because waking a parked thread costs as much as a small operator.
 const SPINS: usize = 20_000;
-/// The gate's lowest bit: the job is open.
-const OPEN: usize = 1;
-/// One worker inside the gate.
-const WORKER: usize = 2;
-/// One job. The count may start anew: it only tells a job from the one before.
-const JOB: usize = 1 << (usize::BITS / 2);
+/// Bits of a word that count tasks; those above count jobs. A thread that is held up for as many jobs as there are numbers
+/// would take one for another: that is two weeks of jobs of a microsecond.
+const COUNT_BITS: u32 = 24;
+/// Most tasks of a job.
+const MOST_TASKS: usize = (1 << COUNT_BITS) - 1;
 
-/// Which job the gate is at.
-fn job_of(gate: usize) -> usize {
-    gate / JOB
+/// A count that belongs to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Word {
+    job: u64,
+    count: usize,
 }
 
-/// Whether the gate is closed and nobody is inside.
-fn is_quiet(gate: usize) -> bool {
-    gate.is_multiple_of(JOB)
-}
+impl Word {
+    fn new(job: u64, count: usize) -> Self {
+        debug_assert!(count <= MOST_TASKS);
+        Self { job: job << COUNT_BITS >> COUNT_BITS, count }
+    }
 
-struct Job {
-    body: *const Body<'static>,
-    tasks: usize,
+    fn of(bits: u64) -> Self {
+        Self { job: bits >> COUNT_BITS, count: (bits & MOST_TASKS as u64) as usize }
+    }
+
+    fn bits(self) -> u64 {
+        self.job << COUNT_BITS | self.count as u64
+    }
+
+    /// Which of two jobs came later; numbers start anew after the last.
+    fn order(self, other: Self) -> std::cmp::Ordering {
+        (self.job.wrapping_sub(other.job) << COUNT_BITS).cast_signed().cmp(&0)
+    }
 }
 
 /// A word on cache lines of its own.
@@ -63,21 +82,21 @@ struct Job {
 struct Alone<T>(T);
 
 struct Shared {
-    gate: Alone<AtomicUsize>,
-    /// The next index of each thread's share, the caller's first.
-    shares: Box<[Alone<AtomicUsize>]>,
+    job: Alone<AtomicU64>,
+    body: UnsafeCell<Option<&'static Body<'static>>>,
+    /// By thread, the caller first.
+    shares: Box<[Alone<AtomicU64>]>,
+    done: Box<[Alone<AtomicU64>]>,
     /// Whether a thread is parked, or about to be.
     parked: Box<[Alone<AtomicBool>]>,
     /// Whom to wake when the first of `parked` is.
     caller: Mutex<Option<Thread>>,
-    job: UnsafeCell<Option<Job>>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     quit: AtomicBool,
 }
 
-// SAFETY: `job` is the only field that is not Sync by itself. It is written by the one thread that holds
-// `Pool::busy`, while the gate is closed and empty, and read by threads inside the gate (see the module's text);
-// the body it points to is `Sync`.
+// SAFETY: `body` is the only field that is not Sync by itself. It is written by the one thread that holds `Pool::busy`, when
+// all tasks are done, and read by threads that hold a task (see the module's text); the body it points to is `Sync`.
 unsafe impl Sync for Shared {}
 // SAFETY: nothing in it belongs to a particular thread: the body behind the pointer is `Sync`, so any may call it.
 unsafe impl Send for Shared {}
@@ -94,12 +113,16 @@ impl Pool {
     ///
     /// Where the system refuses a thread, the pool is that much narrower.
     pub fn new(threads: usize) -> Self {
+        fn each<T: Default>(threads: usize) -> Box<[T]> {
+            (0..threads.max(1)).map(|_| T::default()).collect()
+        }
         let shared = Arc::new(Shared {
-            gate: Alone::default(),
-            shares: (0..threads.max(1)).map(|_| Alone::default()).collect(),
-            parked: (0..threads.max(1)).map(|_| Alone::default()).collect(),
+            job: Alone::default(),
+            body: UnsafeCell::new(None),
+            shares: each(threads),
+            done: each(threads),
+            parked: each(threads),
             caller: Mutex::new(None),
-            job: UnsafeCell::new(None),
             panic: Mutex::new(None),
             quit: AtomicBool::new(false),
         });
@@ -113,16 +136,20 @@ impl Pool {
 }
 
 impl Shared {
+    fn job(&self, ordering: Ordering) -> Word {
+        Word::of(self.job.0.load(ordering))
+    }
+
     /// Where a share of so many tasks begins; it ends where the next one begins.
     fn start(&self, share: usize, tasks: usize) -> usize {
         let shares = self.shares.len();
         tasks / shares * share + tasks % shares * share / shares
     }
 
-    /// Waits, as this thread, until the gate is as wanted or the pool ends.
-    fn wait(&self, own: usize, wanted: impl Fn(usize) -> bool) {
+    /// Waits, as this thread, until it is as wanted or the pool ends.
+    fn wait(&self, own: usize, wanted: impl Fn(Ordering) -> bool) {
         for _ in 0..SPINS {
-            if wanted(self.gate.0.load(Ordering::Acquire)) {
+            if wanted(Ordering::Acquire) {
                 return;
             }
             std::hint::spin_loop();
@@ -131,7 +158,7 @@ impl Shared {
             *self.caller.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread::current());
         }
         self.parked[own].0.store(true, Ordering::SeqCst);
-        while !wanted(self.gate.0.load(Ordering::SeqCst)) && !self.quit.load(Ordering::SeqCst) {
+        while !wanted(Ordering::SeqCst) && !self.quit.load(Ordering::SeqCst) {
             thread::park();
         }
         self.parked[own].0.store(false, Ordering::Relaxed);
@@ -139,49 +166,61 @@ impl Shared {
 
     /// A worker's life.
     fn work(&self, own: usize) {
-        let mut seen = 0;
+        let mut seen = Word::new(0, 0);
         while !self.quit.load(Ordering::Acquire) {
-            self.wait(own, |gate| job_of(gate) != seen);
-            let enter = |gate: usize| (gate & OPEN != 0).then_some(gate + WORKER);
-            match self.gate.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, enter) {
-                Ok(gate) => {
-                    seen = job_of(gate);
-                    self.take_indices(own);
-                    self.leave();
+            self.wait(own, |ordering| self.job(ordering) != seen);
+            seen = self.job(Ordering::Acquire);
+            let mut done = 0;
+            // A share of one task is left to its owner, or to the caller if that one sleeps.
+            let length = |share: usize| self.start(share + 1, seen.count) - self.start(share, seen.count);
+            for share in (own..self.shares.len()).chain(0..own).filter(|&share| share == own || length(share) > 1) {
+                while let Some(task) = self.take(share, seen) {
+                    self.call(task);
+                    done += 1;
+                    self.done[own].0.store(Word::new(seen.job, done).bits(), Ordering::SeqCst);
+                    if self.parked[0].0.load(Ordering::SeqCst) {
+                        let caller = self.caller.lock().unwrap_or_else(PoisonError::into_inner);
+                        caller.iter().for_each(Thread::unpark);
+                    }
                 }
-                Err(gate) => seen = job_of(gate),
             }
         }
     }
 
-    /// Leaves the gate, and wakes the caller if it is the last to do so.
-    fn leave(&self) {
-        let gate = self.gate.0.fetch_sub(WORKER, Ordering::SeqCst) - WORKER;
-        if is_quiet(gate) && self.parked[0].0.load(Ordering::SeqCst) {
-            let caller = self.caller.lock().unwrap_or_else(PoisonError::into_inner);
-            caller.iter().for_each(Thread::unpark);
+    /// Takes a task of a share in a job, if there is one left.
+    fn take(&self, share: usize, job: Word) -> Option<usize> {
+        let (start, end) = (self.start(share, job.count), self.start(share + 1, job.count));
+        let word = &self.shares[share].0;
+        let mut bits = word.load(Ordering::Relaxed);
+        while start < end {
+            let found = Word::of(bits);
+            let next = match found.order(job) {
+                Less => start,
+                Equal if found.count < end => found.count,
+                Equal | Greater => return None,
+            };
+            let taken = Word::new(job.job, next + 1).bits();
+            match word.compare_exchange_weak(bits, taken, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some(next),
+                Err(other) => bits = other,
+            }
+        }
+        None
+    }
+
+    /// Calls the body for a task that this thread has taken.
+    fn call(&self, task: usize) {
+        // SAFETY: the task is not done, so nobody writes the body, and what it borrows is still there: `run` waits for it.
+        let Some(body) = (unsafe { *self.body.get() }) else { return };
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(task))) {
+            self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
         }
     }
 
-    /// Runs tasks until no index is left, of the own share first. Called inside the gate, or by the thread that owns the
-    /// job.
-    fn take_indices(&self, own: usize) {
-        // SAFETY: inside the gate, or owning the job, so nobody writes it.
-        let Some(job) = (unsafe { &*self.job.get() }) else { return };
-        // SAFETY: `run` does not return, and so the borrow of the body does not end, before the gate is empty.
-        let body = unsafe { &*job.body };
-        for share in (own..self.shares.len()).chain(0..own) {
-            let end = self.start(share + 1, job.tasks);
-            loop {
-                let index = self.shares[share].0.fetch_add(1, Ordering::Relaxed);
-                if index >= end {
-                    break;
-                }
-                if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(index))) {
-                    self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
-                }
-            }
-        }
+    /// How many tasks of a job workers have done.
+    fn done(&self, job: Word, ordering: Ordering) -> usize {
+        let words = self.done[1..].iter().map(|word| Word::of(word.0.load(ordering)));
+        words.filter(|word| word.job == job.job).map(|word| word.count).sum()
     }
 }
 
@@ -191,29 +230,35 @@ impl Parallel for Pool {
     }
 
     fn run(&self, tasks: usize, body: &Body<'_>) {
-        let alone = tasks <= 1 || self.workers.is_empty();
+        let alone = tasks <= 1 || tasks > MOST_TASKS || self.workers.is_empty();
         if alone || self.busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return (0..tasks).for_each(body);
         }
         let shared = &*self.shared;
-        // SAFETY: only the lifetime changes; the pointer is used until the gate is empty, which this call waits for.
+        // SAFETY: only the lifetime changes; the body is called until all tasks are done, which this call waits for.
         let body = unsafe { std::mem::transmute::<&Body<'_>, &'static Body<'static>>(body) };
-        // SAFETY: `busy` is held and the gate is closed and empty, so nobody else touches the job.
-        unsafe { *shared.job.get() = Some(Job { body, tasks }) };
-        for (share, next) in shared.shares.iter().enumerate() {
-            next.0.store(shared.start(share, tasks), Ordering::Relaxed);
-        }
-        shared.gate.0.fetch_add(JOB | OPEN, Ordering::SeqCst);
+        // SAFETY: `busy` is held and all tasks of the job before are done, so nobody else touches the body.
+        unsafe { *shared.body.get() = Some(body) };
+        let job = Word::new(shared.job(Ordering::Relaxed).job + 1, tasks);
+        shared.job.0.store(job.bits(), Ordering::SeqCst);
         for (worker, parked) in self.workers.iter().zip(&shared.parked[1..]).take(tasks - 1) {
             if parked.0.load(Ordering::SeqCst) {
                 worker.thread().unpark();
             }
         }
 
-        shared.take_indices(0);
-
-        shared.gate.0.fetch_and(!OPEN, Ordering::AcqRel);
-        shared.wait(0, is_quiet);
+        let mut own = 0;
+        let all_done = |own: usize, ordering: Ordering| own + shared.done(job, ordering) == tasks;
+        for share in 0..shared.shares.len() {
+            // Looking at another thread's share costs both a moment, so not without need.
+            while !(share > 0 && all_done(own, Ordering::Acquire))
+                && let Some(task) = shared.take(share, job)
+            {
+                shared.call(task);
+                own += 1;
+            }
+        }
+        shared.wait(0, |ordering| all_done(own, ordering));
         let panic = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.busy.store(false, Ordering::Release);
         if let Some(payload) = panic {
@@ -225,8 +270,9 @@ impl Parallel for Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.quit.store(true, Ordering::SeqCst);
-        // A job that is never open, for workers that spin to look up.
-        self.shared.gate.0.fetch_add(JOB, Ordering::SeqCst);
+        // A job without tasks, for workers that spin to look up.
+        let job = Word::new(self.shared.job(Ordering::Relaxed).job + 1, 0);
+        self.shared.job.0.store(job.bits(), Ordering::SeqCst);
         for worker in self.workers.drain(..) {
             worker.thread().unpark();
             // A worker catches every panic of a task, so there is nothing to learn from its end.
@@ -266,6 +312,7 @@ fn distinct_cores() -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicUsize;
 
     fn counts_of(pool: &Pool, tasks: usize) -> Vec<usize> {
         let counts: Vec<_> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
@@ -374,6 +421,28 @@ mod tests {
         let order = order.into_inner().unwrap();
         let first = |caller: bool| order.iter().find(|(id, _)| (*id == thread::current().id()) == caller);
         assert_eq!((first(true).unwrap().1, first(false).unwrap().1), (0, 3));
+    }
+
+    #[test]
+    fn words_hold_a_job_and_a_count_and_jobs_have_an_order() {
+        let last = u64::MAX >> COUNT_BITS;
+        for (job, count) in [(0, 0), (1, MOST_TASKS), (last, 5), (last - 1, 0)] {
+            assert_eq!(Word::of(Word::new(job, count).bits()), Word { job, count });
+        }
+        assert_eq!(Word::new(last + 1, 3), Word::new(0, 3));
+        let order = |a: u64, b: u64| Word::new(a, 7).order(Word::new(b, 0));
+        assert_eq!([order(5, 5), order(6, 5), order(5, 6)], [Equal, Greater, Less]);
+        assert_eq!([order(0, last), order(last, 0), order(3, last - 3)], [Greater, Less, Greater]);
+    }
+
+    #[test]
+    fn a_late_thread_finds_nothing_to_take() {
+        let pool = Pool::new(1);
+        let (shared, old, new) = (&*pool.shared, Word::new(5, 2), Word::new(6, 3));
+        assert_eq!([shared.take(0, old), shared.take(0, old), shared.take(0, old)], [Some(0), Some(1), None]);
+        assert_eq!(shared.take(0, new), Some(0));
+        assert_eq!([shared.take(0, old), shared.take(0, new)], [None, Some(1)]);
+        assert_eq!(shared.take(0, Word::new(7, 0)), None);
     }
 
     #[test]
