@@ -14,19 +14,25 @@
 //!
 //! Several heads of queries may share a head of keys (grouped-query attention); their rows lie in one tile, so that
 //! decoding one token reads each key once per group. Products are those of [`gemm`](mod@crate::gemm), in `f32`; other
-//! kinds of operands are widened block by block. A row that may see no key at all becomes zero, as in PyTorch.
+//! kinds of operands are widened block by block. Every tile packs the keys and values that it meets anew, so tiles are as
+//! tall as they can be while there are enough of them for the threads.
 use crate::element::{Bool, Float};
 use crate::gemm::{Epilogue, Gemm, Init, Matrix, gemm, gemm_scratch};
 use crate::isa::Isa;
 use crate::math::Math;
+use crate::softmax::folded;
 use crate::split::{self, Cut, Slots};
 use half::{bf16, f16};
 use sconce_parallel::{Parallel, Serial};
 
-/// Query rows of a tile.
-const ROWS: usize = 64;
+/// Most query rows of a tile.
+const ROWS: usize = 256;
+/// Query rows of a tile that are worth packing keys for.
+const FEW_ROWS: usize = 32;
 /// Keys of a block.
 const KEYS: usize = 256;
+/// Scores that are taken together: a few vectors.
+const LANES: usize = 32;
 
 /// Elements in one of the kinds that attention reads.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +117,8 @@ pub struct Attention<'a> {
     pub causal_from: Option<usize>,
     /// The mask.
     pub mask: Option<Mask<'a>>,
+    /// What a row that may see no key becomes: zero, as in PyTorch's attention, or NaN, as in its softmax.
+    pub unseen: f32,
     /// How the results lie.
     pub layout: Layout,
 }
@@ -194,15 +202,20 @@ impl<'a> Attention<'a> {
         if self.layout == Layout::HeadsFirst { 1 } else { self.group() }
     }
 
-    /// Most query rows and keys that meet at a time.
-    fn tile_sizes(&self) -> (usize, usize) {
-        let rows = ROWS.max(self.heads_together()).min(self.group().saturating_mul(self.queries));
-        (rows, KEYS.min(self.keys))
+    /// Most query rows and keys that meet at a time, for so many threads.
+    fn tile_sizes(&self, width: usize) -> (usize, usize) {
+        let (rows, heads) = (self.group().saturating_mul(self.queries), self.batch.saturating_mul(self.key_heads));
+        let wanted = if width > 1 { (2 * width).div_ceil(heads.max(1)) } else { 1 };
+        let even = rows.div_ceil(wanted).clamp(FEW_ROWS, ROWS);
+        // Tiles of nearly equal height, so that none is short.
+        let even = rows.div_ceil(rows.div_ceil(even).max(1));
+        let together = self.heads_together();
+        (even.next_multiple_of(together).min(rows), KEYS.min(self.keys))
     }
 
     /// Lengths of the fields of a [`Workspace`].
-    fn lengths(&self) -> [usize; 8] {
-        let (rows, keys) = self.tile_sizes();
+    fn lengths(&self, width: usize) -> [usize; 8] {
+        let (rows, keys) = self.tile_sizes(width);
         let (features, width) = (self.query.features, self.value.features);
         let product = gemm_scratch(rows, keys, features, 1).max(gemm_scratch(rows, width, keys, 1));
         let widened = [self.key.buffer_len(keys), self.value.buffer_len(keys)];
@@ -214,17 +227,17 @@ impl<'a> Attention<'a> {
         if self.key_heads == 0 {
             return 0;
         }
-        self.lengths().iter().sum::<usize>().saturating_mul(Slots::<f32>::count(width))
+        self.lengths(width).iter().sum::<usize>().saturating_mul(Slots::<f32>::count(width))
     }
 
-    fn workspace<'s>(&self, slot: &'s mut [f32]) -> Workspace<'s> {
+    fn workspace<'s>(&self, lengths: [usize; 8], slot: &'s mut [f32]) -> Workspace<'s> {
         let mut rest = slot;
         let mut take = |len: usize| {
             let (taken, left) = core::mem::take(&mut rest).split_at_mut(len);
             rest = left;
             taken
         };
-        let [queries, scores, results, largest, sums, keys, values, product] = self.lengths().map(&mut take);
+        let [queries, scores, results, largest, sums, keys, values, product] = lengths.map(&mut take);
         Workspace { queries, scores, results, largest, sums, keys, values, product }
     }
 
@@ -266,11 +279,12 @@ pub fn attention<O: Float<Compute = f32>>(
     let rows = out.len() / columns;
     // Rows after which keys of another head or batch are met.
     let period = if a.layout == Layout::HeadsFirst { group * a.queries } else { a.queries };
-    let cuts = (Cut::every((ROWS / together).max(1), rows), Cut::every(together * width, columns));
-    let slots = Slots::new(scratch, a.lengths().iter().sum(), par.width());
+    let (height, lengths) = (a.tile_sizes(par.width()).0 / together, a.lengths(par.width()));
+    let cuts = (Cut::every(height.max(1), rows), Cut::every(together * width, columns));
+    let slots = Slots::new(scratch, lengths.iter().sum(), par.width());
     split::blocks(par, out, columns, (rows, columns), cuts, |mut block| {
         slots.with(|slot| {
-            let mut work = a.workspace(slot);
+            let mut work = a.workspace(lengths, slot);
             let mut first = block.rows.start;
             while first < block.rows.end {
                 let end = block.rows.end.min((first / period + 1) * period);
@@ -285,7 +299,7 @@ pub fn attention<O: Float<Compute = f32>>(
                 tile.run(isa, a, (end - first) * together, &mut work);
                 let finished = work.results.chunks_exact(width).zip(work.sums.iter());
                 for (r, (result, &sum)) in finished.take((end - first) * together).enumerate() {
-                    let factor = if sum == 0.0 { 0.0 } else { 1.0 / sum };
+                    let factor = if sum == 0.0 { a.unseen } else { 1.0 / sum };
                     let row = &mut block.row(first + r / together)[r % together * width..][..width];
                     row.iter_mut().zip(result).for_each(|(to, x)| *to = O::narrow(x * factor));
                 }
@@ -330,12 +344,16 @@ impl Tile {
         for (r, row) in work.queries.chunks_exact_mut(features.max(1)).take(rows).enumerate() {
             let (head, position) = self.place(a, r);
             a.query.widen(isa, offset(&a.query, [self.batch, head, position]), row);
-            row.iter_mut().for_each(|x| *x *= a.scale);
+            if a.scale != 1.0 {
+                row.iter_mut().for_each(|x| *x *= a.scale);
+            }
         }
-        work.results[..rows * width].fill(0.0);
         work.largest[..rows].fill(f32::NEG_INFINITY);
         work.sums[..rows].fill(0.0);
         let seen = (0..rows).map(|r| self.seen(a, r)).max().unwrap_or(0);
+        if seen == 0 {
+            work.results[..rows * width].fill(0.0);
+        }
         for start in (0..seen).step_by(KEYS) {
             let n = KEYS.min(seen - start);
             let at = [self.batch, self.key_head, start];
@@ -347,7 +365,7 @@ impl Tile {
             self.exponentiate(isa, a, rows, start..start + n, work);
             let (values, stride) = a.value.rows(isa, offset(&a.value, at), n, work.values);
             let (left, right) = (Matrix::row_major(&*work.scores, n), Matrix::row_major(values, stride));
-            let init = Init::Scaled(1.0);
+            let init = if start == 0 { Init::Zero } else { Init::Scaled(1.0) };
             let product = Gemm { m: rows, n: width, k: n, a: left, b: right, init, epilogue: Epilogue::None };
             gemm(isa, &Serial, &product, work.results, width, work.product);
         }
@@ -403,27 +421,53 @@ fn apply(values: MaskValues<'_>, at: usize, step: usize, scores: &mut [f32]) {
 /// Scores of one query become exponentials.
 #[inline(always)]
 fn exponentiate(scores: &mut [f32], (largest, sum): (&mut f32, &mut f32), results: &mut [f32]) {
-    const STRANDS: usize = 16;
-    let mut strands = [*largest; STRANDS];
-    for chunk in scores.chunks(STRANDS) {
-        strands.iter_mut().zip(chunk).for_each(|(most, x)| *most = if *x > *most { *x } else { *most });
-    }
-    let most = strands.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
-    if most == f32::NEG_INFINITY && !scores.iter().any(|x| x.is_nan()) {
-        scores.fill(0.0);
-        return;
-    }
-    let mut sums = [0.0; STRANDS];
-    for chunk in scores.chunks_mut(STRANDS) {
-        for (sum, x) in sums.iter_mut().zip(chunk) {
-            *x = Math::decay(*x - most);
-            *sum += *x;
+    let (whole, rest) = scores.as_chunks_mut::<LANES>();
+    let mut last = [f32::NEG_INFINITY; LANES];
+    last[..rest.len()].copy_from_slice(rest);
+    let mut strands = last.map(|x| larger(x, *largest));
+    for chunk in &*whole {
+        for i in 0..LANES {
+            strands[i] = larger(chunk[i], strands[i]);
         }
     }
+    let most = folded(strands, larger);
+    if most == f32::NEG_INFINITY && !whole.iter().chain([&last]).flatten().any(|x| x.is_nan()) {
+        return scores.fill(0.0);
+    }
+    let mut sums = [0.0; LANES];
+    for chunk in whole {
+        sums = decay(chunk, most, sums);
+    }
+    if !rest.is_empty() {
+        sums = decay(&mut last, most, sums);
+        rest.copy_from_slice(&last[..rest.len()]);
+    }
     let shrink = if *largest == f32::NEG_INFINITY { 0.0 } else { Math::exp(*largest - most) };
-    *sum = *sum * shrink + sums.iter().sum::<f32>();
+    *sum = *sum * shrink + folded(sums, |a, b| a + b);
     *largest = most;
-    results.iter_mut().for_each(|x| *x *= shrink);
+    if shrink != 1.0 {
+        results.iter_mut().for_each(|x| *x *= shrink);
+    }
+}
+
+/// The larger one; the second, if the first is no number.
+#[inline(always)]
+fn larger(a: f32, b: f32) -> f32 {
+    if a > b { a } else { b }
+}
+
+/// `x = e^(x - most)`, added to `sums`.
+#[inline(always)]
+fn decay(x: &mut [f32; LANES], most: f32, mut sums: [f32; LANES]) -> [f32; LANES] {
+    let mut e = *x;
+    for e in &mut e {
+        *e = Math::decay(*e - most);
+    }
+    for i in 0..LANES {
+        sums[i] += e[i];
+    }
+    *x = e;
+    sums
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ fn short_row<T: Float, const LOG: bool, const N: usize>(x: &[T], out: &mut [T]) 
 
 /// All elements joined: those of one half with those of the other, until there is one.
 #[inline(always)]
-fn folded<T: Copy, const N: usize>(mut all: [T; N], join: impl Fn(T, T) -> T) -> T {
+pub(crate) fn folded<T: Copy, const N: usize>(mut all: [T; N], join: impl Fn(T, T) -> T) -> T {
     let mut half = N / 2;
     while half > 0 {
         for i in 0..half {

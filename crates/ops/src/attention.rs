@@ -89,9 +89,21 @@ pub(crate) fn scratch(args: &Args<'_>, arguments: [usize; 5], layout: Layout) ->
     }
     let [batch, heads, queries, _] = sizes;
     let [_, key_heads, keys, _] = key_sizes;
-    let (scale, causal_from) = (1.0, None);
-    let described =
-        Attention { batch, heads, key_heads, queries, keys, query, key, value, scale, causal_from, mask: None, layout };
+    let described = Attention {
+        batch,
+        heads,
+        key_heads,
+        queries,
+        keys,
+        query,
+        key,
+        value,
+        scale: 1.0,
+        causal_from: None,
+        mask: None,
+        unseen: 0.0,
+        layout,
+    };
     let own = described.scratch(args.parallel().width()).saturating_mul(size_of::<f32>());
     reorder_scratch(args, &arguments).saturating_add(buffer_bytes(own)).saturating_add(convert_scratch(
         args,
@@ -122,9 +134,21 @@ impl Question {
         }
         let scale = self.scale.unwrap_or_else(|| 1.0 / libm::sqrt(query.features as f64)) as f32;
         let mask = self.mask.map(|argument| mask(call, argument, [batch, heads, queries, keys])).transpose()?;
-        let causal_from = self.causal_from;
-        let asked =
-            Attention { batch, heads, key_heads, queries, keys, query, key, value, scale, causal_from, mask, layout };
+        let asked = Attention {
+            batch,
+            heads,
+            key_heads,
+            queries,
+            keys,
+            query,
+            key,
+            value,
+            scale,
+            causal_from: self.causal_from,
+            mask,
+            unseen: 0.0,
+            layout,
+        };
         let mut out_sizes = Sizes::new(tensors[0].sizes()).unwrap_or(Sizes::SCALAR);
         out_sizes.iter_mut().next_back().into_iter().for_each(|last| *last = value.features);
         let target = call.out(out, &out_sizes)?;

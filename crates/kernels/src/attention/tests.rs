@@ -52,7 +52,7 @@ fn naive(a: &Attention<'_>) -> Vec<f32> {
                 Layout::HeadsFirst => i * width + d,
                 Layout::PositionsFirst => ((batch * a.queries + query) * a.heads + head) * width + d,
             };
-            out[to] = if largest == f64::NEG_INFINITY { 0.0 } else { (total / sum) as f32 };
+            out[to] = if largest == f64::NEG_INFINITY { a.unseen } else { (total / sum) as f32 };
         }
     }
     out
@@ -89,12 +89,25 @@ fn with_random(sizes: Sizes, layout: Layout, body: impl FnOnce(Attention<'_>, &m
     };
     let (query, key) = (operand(&q, heads, queries, features), operand(&k, key_heads, keys, features));
     let value = operand(&v, key_heads, keys, width);
-    let (scale, causal_from, mask) = (2.5, None, None);
-    let a = Attention { batch, heads, key_heads, queries, keys, query, key, value, scale, causal_from, mask, layout };
+    let a = Attention {
+        batch,
+        heads,
+        key_heads,
+        queries,
+        keys,
+        query,
+        key,
+        value,
+        scale: 2.5,
+        causal_from: None,
+        mask: None,
+        unseen: 0.0,
+        layout,
+    };
     body(a, &mut random);
 }
 
-const SIZES: [Sizes; 10] = [
+const SIZES: [Sizes; 12] = [
     [1, 1, 1, 1, 1, 1, 1],
     [2, 4, 2, 1, 300, 16, 16],
     [1, 2, 2, 5, 7, 3, 5],
@@ -102,6 +115,8 @@ const SIZES: [Sizes; 10] = [
     [1, 3, 1, 33, 257, 20, 12],
     [3, 2, 1, 65, 513, 9, 17],
     [1, 80, 1, 2, 10, 4, 4],
+    [2, 1, 1, 257, 33, 4, 4],
+    [1, 20, 20, 301, 31, 4, 4],
     [2, 2, 2, 3, 0, 4, 4],
     [1, 2, 2, 0, 3, 4, 4],
     [1, 2, 1, 3, 4, 0, 4],
@@ -158,5 +173,20 @@ fn not_a_number_stays() {
         let mut out = [0.0f32; 4];
         attention(Isa::detect(), &Serial, &a, &mut out, &mut vec![0.0; a.scratch(1)]);
         assert!(out[0].is_nan() && out[1].is_nan() && !out[2].is_nan() && !out[3].is_nan(), "{out:?}");
+    });
+}
+
+#[test]
+fn rows_without_keys_are_zero_or_not_numbers() {
+    with_random([1, 1, 1, 2, 3, 2, 2], Layout::HeadsFirst, |a, _| {
+        let mask = [f32::NEG_INFINITY, f32::NEG_INFINITY, f32::NEG_INFINITY, 0.0, 0.0, 0.0];
+        let mask = Some(Mask { values: MaskValues::Added(&mask), strides: [0, 0, 3, 1] });
+        for unseen in [0.0, f32::NAN] {
+            let a = Attention { mask, unseen, ..a };
+            let mut out = [1.0f32; 4];
+            attention(Isa::detect(), &Serial, &a, &mut out, &mut vec![0.0; a.scratch(1)]);
+            assert!(out[..2].iter().all(|x| *x == unseen || x.is_nan() && unseen.is_nan()), "{out:?}");
+            assert!(out[2..].iter().all(|x| x.is_finite()), "{out:?}");
+        }
     });
 }
