@@ -18,6 +18,8 @@ pub(crate) fn lower(graph: &mut Graph, constants: &dyn Constants) {
     passes::fold_numbers(graph, constants);
     passes::find_functions(graph);
     passes::simplify_transposes(graph);
+    passes::find_safe_softmax(graph);
+    passes::find_attention(graph);
     passes::fuse_steps(graph, takes_another_step);
     passes::join_conversions(graph);
     graph.compact();
@@ -30,9 +32,13 @@ fn is_product(node: &Node) -> bool {
 
 /// Whether a node can have one more step after it.
 fn takes_another_step(node: &Node) -> bool {
-    let moves = matches!(
+    let alone = matches!(
         node.op,
-        Op::Transpose { .. }
+        Op::Compare { .. }
+            | Op::Not
+            | Op::Any
+            | Op::Fill { .. }
+            | Op::Transpose { .. }
             | Op::Slice { .. }
             | Op::Concat { .. }
             | Op::Pad { .. }
@@ -40,7 +46,7 @@ fn takes_another_step(node: &Node) -> bool {
             | Op::Copy
             | Op::ArgMaxPool2d { .. }
     );
-    !moves && node.then.len() < MOST_AFTER
+    !alone && node.then.len() < MOST_AFTER
 }
 
 /// Whether there is a step for the node with the elements it has.

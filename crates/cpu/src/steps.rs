@@ -1,6 +1,8 @@
 //! The steps of a plan, by family.
 
+mod attention;
 mod bytes;
+mod conditions;
 mod convert;
 mod convolution;
 mod elementwise;
@@ -12,7 +14,9 @@ mod quantized;
 mod strips;
 mod tail;
 
+pub(crate) use attention::Attention;
 pub(crate) use bytes::{GateBytes, MapBytes, Repeat, SumBytes, ToBytes};
+pub(crate) use conditions::{Any, Compare, Fill, Not, Select};
 pub(crate) use convert::{CombineKinds, Convert, Kind, MeanInt8, ROW_HEAD, table};
 pub(crate) use convolution::{Convolution, DepthwiseConvolution, Filter, Gated, Parameters, Winograd};
 use elementwise::combine;

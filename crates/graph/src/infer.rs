@@ -1,7 +1,7 @@
 //! Sizes of results from sizes of inputs.
 
 use crate::graph::{Graph, Node, Origin};
-use crate::op::Op;
+use crate::op::{Layout, Op};
 use sconce_schema::shapes;
 
 /// Known sizes of a tensor.
@@ -47,8 +47,15 @@ pub fn result_shapes(op: &Op, inputs: &[&[usize]]) -> Option<Vec<Shape>> {
     let first = *inputs.first()?;
     let one = |shape: Shape| Some(vec![shape]);
     match op {
-        Op::Map(_) | Op::Convert | Op::Copy if inputs.len() == 1 => one(first.to_vec()),
-        Op::Softmax if inputs.len() == 1 && !first.is_empty() => one(first.to_vec()),
+        Op::Map(_) | Op::Convert | Op::Copy | Op::Compare { .. } | Op::Not | Op::Fill { .. } if inputs.len() == 1 => {
+            one(first.to_vec())
+        }
+        Op::Softmax | Op::SafeSoftmax if inputs.len() == 1 && !first.is_empty() => one(first.to_vec()),
+        Op::Any if inputs.len() == 1 => one(reduced(first, &[first.len().checked_sub(1)?], true)?),
+        Op::Select if inputs.len() == 3 => one(shapes::broadcast(inputs.iter().copied()).ok()?.to_vec()),
+        Op::Attention { query, key, value, result, batch, .. } => {
+            one(attended(inputs, [*query, *key, *value], (*result, *batch))?)
+        }
         Op::Affine => {
             let along = first.last()?;
             (inputs.len() == 3 && inputs[1..].iter().all(|sizes| *sizes == [*along])).then(|| vec![first.to_vec()])
@@ -177,6 +184,42 @@ fn matmul(inputs: &[&[usize]]) -> Option<Shape> {
     let (b_leading, &[b_k, n]) = b.split_last_chunk()?;
     let batch = shapes::broadcast([leading, b_leading]).ok()?;
     (k == b_k).then(|| batch.iter().copied().chain([m, n]).collect())
+}
+
+impl Layout {
+    /// Heads and positions in each other's place, if positions come first.
+    pub(crate) fn turned<T>(self, [batch, one, other, features]: [T; 4]) -> [T; 4] {
+        match self {
+            Self::HeadsFirst => [batch, one, other, features],
+            Self::PositionsFirst => [batch, other, one, features],
+        }
+    }
+
+    /// Batch, heads, positions and features of queries, keys or values of these sizes; without a batch, it is `one`.
+    pub fn rows<T: Clone>(self, sizes: &[T], one: T) -> Option<[T; 4]> {
+        let whole: Vec<T> = match sizes.len() {
+            3 => [one].iter().chain(sizes).cloned().collect(),
+            _ => sizes.to_vec(),
+        };
+        whole.try_into().ok().map(|sizes| self.turned(sizes))
+    }
+}
+
+fn attended(inputs: &[&[usize]], layouts: [Layout; 3], (layout, with_batch): (Layout, bool)) -> Option<Shape> {
+    let ([query, key, value], mask) = inputs.split_first_chunk()?;
+    let [batch, heads, queries, features] = layouts[0].rows(query, 1)?;
+    let [value_batch, value_heads, keys, width] = layouts[2].rows(value, 1)?;
+    let fits = layouts[1].rows(key, 1)? == [batch, heads, keys, features]
+        && [value_batch, value_heads] == [batch, heads]
+        && (with_batch || batch == 1);
+    let scores = [batch, heads, queries, keys];
+    let masked = match mask {
+        [] => true,
+        [mask] => shapes::broadcast([&scores[..], mask]).is_ok_and(|sizes| *sizes == scores),
+        _ => false,
+    };
+    let sizes = layout.turned([batch, heads, queries, width]);
+    (fits && masked).then(|| sizes[usize::from(!with_batch)..].to_vec())
 }
 
 fn reduced(first: &[usize], axes: &[usize], keep: bool) -> Option<Shape> {

@@ -174,6 +174,34 @@ rows! {
 }
 
 rows! {
+    /// How a number stands to another.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    Comparison;
+    /// The same.
+    "equal" Equal;
+    /// Another one.
+    "not_equal" NotEqual;
+    /// Below it.
+    "less" Less;
+    /// Below it, or the same.
+    "less_equal" LessEqual;
+    /// Above it.
+    "greater" Greater;
+    /// Above it, or the same.
+    "greater_equal" GreaterEqual;
+}
+
+rows! {
+    /// How the rows of attention lie; without a batch, the first dimension is left out.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    Layout;
+    /// `[batch, head, position, feature]`
+    "heads_first" HeadsFirst;
+    /// `[batch, position, head, feature]`
+    "positions_first" PositionsFirst;
+}
+
+rows! {
     /// What a node computes.
     #[derive(Clone, Debug, PartialEq)]
     Op
@@ -277,6 +305,44 @@ rows! {
     };
     /// `e^x`, divided by the sum along the last dimension.
     "softmax" Softmax;
+    /// The same, but rows of nothing but minus infinity become zeros.
+    "safe_softmax" SafeSoftmax;
+    /// `softmax(scale * Q Kᵀ + mask) V` for each batch and head, of queries, keys, values and perhaps a mask that
+    /// broadcasts to `[batch, head, query, key]`.
+    "attention" Attention {
+        /// The factor of the products.
+        scale: f32,
+        /// Whether queries that see no key become zeros.
+        safe: bool,
+        /// How queries lie.
+        query: Layout,
+        /// How keys lie.
+        key: Layout,
+        /// How values lie.
+        value: Layout,
+        /// How results lie.
+        result: Layout,
+        /// Whether results have a dimension for the batch.
+        batch: bool,
+    };
+    /// Whether each number stands so to `value`: bools.
+    "compare" Compare {
+        /// How.
+        how: Comparison,
+        /// To what.
+        value: f32,
+    };
+    /// The bools that these are not.
+    "not" Not;
+    /// Whether any of the bools along the last dimension is true; the dimension stays, with size one.
+    "any" Any;
+    /// The second input where the first, of bools, is true; else the third. They broadcast.
+    "select" Select;
+    /// One number, in the sizes of the input.
+    "fill" Fill {
+        /// The number.
+        value: f32,
+    };
     /// Bilinear interpolation of `[n, h, w, c]`.
     "resize_bilinear" ResizeBilinear {
         /// The new height and width.

@@ -7,10 +7,13 @@
 //!    plain numbers or quantised per tensor.
 //! 5. The order of a constant's dimensions is one of all dimensions of plain numbers.
 //! 6. Scales are as many as the type asks for, where their constant is in the graph itself.
+//! 7. Comparisons make bools, and what takes conditions takes bools; no further steps follow those that make bools.
 
-use crate::graph::{Graph, Origin, Source, Value, ValueId};
+use crate::graph::{Graph, Node, Origin, Source, Value, ValueId};
 use crate::infer::result_shapes;
+use crate::op::Op;
 use crate::types::{Element, Scheme};
+use sconce_format::ScalarType;
 use std::fmt;
 
 /// Why a graph is not one.
@@ -62,6 +65,9 @@ pub fn verify(graph: &Graph) -> Result<(), Invalid> {
         if found != expected {
             return invalid(format!("node {place}, {node}, makes {found:?} where sizes {expected:?} follow"));
         }
+        if is_mistyped(graph, node) {
+            return invalid(format!("node {place}, {node}, has conditions that are no bools"));
+        }
         if !node.then.is_empty() && node.outputs.len() != 1 {
             return invalid(format!("node {place}, {node}, has further steps and several outputs"));
         }
@@ -90,6 +96,18 @@ fn make(made: &mut [bool], id: ValueId) -> Result<(), Invalid> {
             *made = true;
             Ok(())
         }
+    }
+}
+
+/// Whether a node takes or makes a condition that is no bool.
+fn is_mistyped(graph: &Graph, node: &Node) -> bool {
+    let is_bool = |id: &ValueId| graph.ty(*id).is(ScalarType::Bool);
+    let made = node.outputs.iter().all(is_bool) && node.then.is_empty();
+    match node.op {
+        Op::Compare { .. } => !made || node.inputs.iter().any(is_bool),
+        Op::Not | Op::Any => !made || !node.inputs.iter().all(is_bool),
+        Op::Select => !node.inputs.first().is_some_and(is_bool),
+        _ => false,
     }
 }
 

@@ -3,10 +3,10 @@
 use crate::model::Options;
 use crate::quantize::{Product, element_wise, gate, limits, per_tensor, product};
 use crate::steps::{
-    Affine, After, ArgMaxPool, Combine, CombineKinds, Concat, Convert, Convolution, ConvolutionDynamic,
-    ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Filter, GateBytes, Gated, Kind, LayerNorm, MOST_AFTER, Map,
-    MapBytes, MatMul, Mean, MeanInt8, Pad, Parameters, Pool, PoolKind, Rearrange, Repeat, ResizeBilinear,
-    ResizeNearest, Softmax, Step, SumBytes, Tail, ToBytes, Winograd, function, table,
+    Affine, After, Any, ArgMaxPool, Attention, Combine, CombineKinds, Compare, Concat, Convert, Convolution,
+    ConvolutionDynamic, ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Fill, Filter, GateBytes, Gated, Kind,
+    LayerNorm, MOST_AFTER, Map, MapBytes, MatMul, Mean, MeanInt8, Not, Pad, Parameters, Pool, PoolKind, Rearrange,
+    Repeat, ResizeBilinear, ResizeNearest, Select, Softmax, Step, SumBytes, Tail, ToBytes, Winograd, function, table,
 };
 use crate::weights::{element_count, is_known};
 use sconce_format::ScalarType;
@@ -109,10 +109,25 @@ impl Site<'_> {
                 let inputs = self.node.inputs.len();
                 self.floats(LayerNorm { n, inputs, epsilon: *epsilon, after: self.after(inputs) })
             }
-            Op::Softmax => {
+            Op::Softmax | Op::SafeSoftmax => {
                 let (&n, outer) = self.input(0).split_last()?;
-                self.floats(Softmax { rows: Axis::rows(element_count(outer)?, n), after: self.after(1) })
+                let (rows, safe) = (Axis::rows(element_count(outer)?, n), self.node.op == Op::SafeSoftmax);
+                self.floats(Softmax { rows, safe, after: self.after(1) })
             }
+            Op::Attention { .. } => self.attention(),
+            Op::Compare { how, value } => {
+                self.is_float(self.node.inputs[0]).then(|| self.step(Compare { how: *how, value: *value }, 1, 0))
+            }
+            Op::Not => Some(self.step(Not, 1, 0)),
+            Op::Any => Some(self.step(Any { n: *self.input(0).last()? }, 1, 0)),
+            Op::Select => {
+                let operands = [self.input(0), self.input(1), self.input(2)];
+                let step = Select { shape: Broadcast::of_shapes(self.output(), operands), after: self.after(3) };
+                let values = self.node.reads().skip(1).chain(self.node.outputs.iter().copied());
+                values.into_iter().all(|value| self.is_float(value)).then(|| self.step(step, 3, 0))
+            }
+            Op::Fill { value } => (self.is_float(self.node.outputs[0]) && self.node.then.is_empty())
+                .then(|| self.step(Fill { value: *value }, 0, 0)),
             Op::ResizeBilinear { size, align_corners } => self.bilinear(*size, *align_corners),
             Op::ResizeNearest { size } => self.nearest(*size),
             Op::Transpose { order } => {
@@ -297,6 +312,25 @@ impl Site<'_> {
         }
         let pairs = (0..count).map(|index| (source(index, batch, a_batch), source(index, batch, b_batch))).collect();
         self.product(MatMul { m, n, k, transposed: false, pairs, bias: false, after })
+    }
+
+    fn attention(&self) -> Option<Selected> {
+        let Op::Attention { scale, safe, query, key, value, result, .. } = self.node.op else { return None };
+        let [batch, heads, queries, features] = query.rows(self.input(0), 1)?;
+        let [_, _, keys, width] = value.rows(self.input(2), 1)?;
+        let mask = match self.node.inputs.len() {
+            3 => None,
+            _ => {
+                let sizes = self.input(3);
+                let (own, missing) = (contiguous_strides(sizes), 4usize.checked_sub(sizes.len())?);
+                let stride = |dim: usize| if sizes[dim] == 1 { 0 } else { own[dim] };
+                Some(std::array::from_fn(|dim| dim.checked_sub(missing).map_or(0, stride)))
+            }
+        };
+        let (layouts, after) = ([query, key, value, result], self.after(self.node.inputs.len()));
+        let step = Attention { batch, heads, queries, keys, features, width, layouts, scale, safe, mask, after };
+        let scratch = step.scratch(self.width);
+        self.floats(step).map(|selected| Selected { scratch, ..selected })
     }
 
     fn convolution(&self) -> Option<Selected> {

@@ -97,6 +97,8 @@ pub(super) fn combine(isa: Isa, kind: Kind, a: &mut [f32], b: &[f32]) {
 /// Softmax of rows.
 pub(crate) struct Softmax {
     pub(crate) rows: Axis,
+    /// Whether rows of nothing but minus infinity become zeros.
+    pub(crate) safe: bool,
     pub(crate) after: Vec<After>,
 }
 
@@ -106,6 +108,15 @@ impl Step for Softmax {
         let input: &[f32] = elements(buffers.read(0));
         let output: &mut [f32] = elements_mut(buffers.output);
         softmax::softmax::<f32, false>(context.isa, context.par, self.rows, input, output);
+        if self.safe {
+            let rows = input.chunks_exact(self.rows.n.max(1)).zip(output.chunks_exact_mut(self.rows.n.max(1)));
+            // What was minus infinity throughout is no number now; but not only that.
+            for (input, output) in rows.filter(|(_, output)| output[0].is_nan()) {
+                if input.iter().all(|x| *x == f32::NEG_INFINITY) {
+                    output.fill(0.0);
+                }
+            }
+        }
         then.finish(context, output);
     }
 

@@ -258,9 +258,14 @@ impl<'f, 'k, 'a> Builder<'f, 'k, 'a> {
 
     /// Appends a node with one result, whose elements are those of its first input.
     pub(super) fn node(&mut self, op: Op, inputs: Vec<ValueId>) -> Option<ValueId> {
+        let Element::Plain(dtype) = self.graph.ty(*inputs.first()?).element else { return None };
+        self.node_of(dtype, op, inputs)
+    }
+
+    /// Appends a node with one result of these elements.
+    pub(super) fn node_of(&mut self, dtype: ScalarType, op: Op, inputs: Vec<ValueId>) -> Option<ValueId> {
         let sizes: Vec<_> = inputs.iter().map(|&input| self.graph.ty(input).sizes()).collect();
         let shape = result_shapes(&op, &sizes.iter().map(Vec::as_slice).collect::<Vec<_>>())?.into_iter().next()?;
-        let Element::Plain(dtype) = self.graph.ty(*inputs.first()?).element else { return None };
         Some(self.graph.node(op, inputs, Type::plain(dtype, &shape)))
     }
 

@@ -4,13 +4,14 @@
 //! then the run of calls ends before that call. What it has added to the graph by then is taken back. To let another
 //! operator join, add a row.
 
+mod conditions;
 mod images;
 
 use super::builder::Builder;
 use super::flow::kind;
 use sconce_format::ScalarType;
 use sconce_format::pte::KernelTypes;
-use sconce_graph::{Combine, Function, Op, Reduction, Source, Type, ValueId};
+use sconce_graph::{Combine, Comparison, Function, Op, Reduction, Source, Type, ValueId};
 
 /// Adds a call to the graph.
 type Row = fn(&mut Site<'_, '_, '_, '_>) -> Option<()>;
@@ -67,6 +68,16 @@ const ROWS: &[(&str, Row)] = &[
     ("aten::sub.Scalar_out", |site| site.combine(Combine::Subtract, Some(2))),
     ("aten::mul.Scalar_out", |site| site.combine(Combine::Multiply, None)),
     ("aten::div.Scalar_out", |site| site.combine(Combine::Divide, None)),
+    ("aten::eq.Scalar_out", |site| site.compare(Comparison::Equal)),
+    ("aten::ne.Scalar_out", |site| site.compare(Comparison::NotEqual)),
+    ("aten::lt.Scalar_out", |site| site.compare(Comparison::Less)),
+    ("aten::le.Scalar_out", |site| site.compare(Comparison::LessEqual)),
+    ("aten::gt.Scalar_out", |site| site.compare(Comparison::Greater)),
+    ("aten::ge.Scalar_out", |site| site.compare(Comparison::GreaterEqual)),
+    ("aten::logical_not.out", |site| site.not()),
+    ("aten::any.out", |site| site.any()),
+    ("aten::where.self_out", |site| site.choose()),
+    ("aten::full_like.out", |site| site.fill()),
     ("aten::convolution.out", |site| site.convolution()),
     ("aten::_native_batch_norm_legit_no_training.out", |site| site.batch_norm()),
     ("aten::native_layer_norm.out", |site| site.layer_norm()),

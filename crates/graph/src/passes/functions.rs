@@ -4,9 +4,9 @@
 //! what makes its inputs, and names the function of a value that the node computes. What only served to compute it is
 //! then dead. A value in between that others read too is left alone.
 
+use super::around::{Around, function_of};
 use crate::graph::{Graph, Node, ValueId};
 use crate::op::{Combine, Function, Op};
-use crate::types::Element;
 
 /// Names functions; answers how many.
 pub fn find_functions(graph: &mut Graph) -> usize {
@@ -29,23 +29,10 @@ pub fn find_functions(graph: &mut Graph) -> usize {
 /// The function of a value that a node computes.
 type Rule = fn(&Around<'_>, &Node) -> Option<(Function, ValueId)>;
 
-struct Around<'a> {
-    graph: &'a Graph,
-    makers: &'a [Option<usize>],
-    counts: &'a [usize],
-}
-
 impl Around<'_> {
-    /// The node that makes a plain value for one reader and does nothing more to it.
-    fn maker(&self, value: ValueId) -> Option<&Node> {
-        let node = &self.graph.nodes[self.makers[value.index()]?];
-        let alone = self.counts[value.index()] == 1 && node.then.is_empty();
-        (alone && matches!(self.graph.ty(value).element, Element::Plain(_))).then_some(node)
-    }
-
     /// Function and argument of the node that makes a value.
     fn applied(&self, value: ValueId) -> Option<(Function, ValueId)> {
-        function_of(self.maker(value)?)
+        function_of(self.alone(value)?)
     }
 
     /// `clamp(x + 3, 0, 6)` as its `x`.
@@ -53,13 +40,6 @@ impl Around<'_> {
         let (Function::Clamp { low: 0.0, high: 6.0 }, sum) = self.applied(value)? else { return None };
         let (Function::Plus { value: 3.0 }, x) = self.applied(sum)? else { return None };
         Some(x)
-    }
-}
-
-fn function_of(node: &Node) -> Option<(Function, ValueId)> {
-    match (&node.op, node.inputs.as_slice()) {
-        (Op::Map(function), &[x]) => Some((*function, x)),
-        _ => None,
     }
 }
 
@@ -109,7 +89,7 @@ fn hard_sigmoid(around: &Around<'_>, node: &Node) -> Option<(Function, ValueId)>
 /// `x * clamp(x + 3, 0, 6) / 6`, whichever comes first.
 fn hard_swish(around: &Around<'_>, node: &Node) -> Option<(Function, ValueId)> {
     if let Some((function, product)) = function_of(node) {
-        let product = around.maker(product).filter(|_| sixth(function))?;
+        let product = around.alone(product).filter(|_| sixth(function))?;
         let found = factors(product).find(|(x, ramp)| around.ramp(*ramp) == Some(*x));
         return found.map(|(x, _)| (Function::HardSwish, x));
     }

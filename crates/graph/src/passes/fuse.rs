@@ -5,6 +5,7 @@
 //! else read its result in between. Quantised results are left alone, because they are rounded before the reader sees
 //! them, but for limits: these commute with rounding as long as the quantisation stays the same.
 
+use super::around::Around;
 use crate::graph::{Graph, Node, Then, ValueId};
 use crate::op::{Combine, Function, Op};
 use crate::types::Element;
@@ -32,13 +33,6 @@ pub fn fuse_steps(graph: &mut Graph, takes: impl Fn(&Node) -> bool) -> usize {
     fused
 }
 
-/// A graph, and who makes its values and how often they are read.
-struct Around<'a> {
-    graph: &'a Graph,
-    makers: &'a [Option<usize>],
-    counts: &'a [usize],
-}
-
 impl Around<'_> {
     /// The node that takes over a reader as a further step, and that step.
     fn step(&self, reader: usize, takes: impl Fn(&Node) -> bool) -> Option<(usize, Then)> {
@@ -47,17 +41,17 @@ impl Around<'_> {
         match (&node.op, node.inputs.as_slice()) {
             (Op::Map(limits @ Function::Clamp { .. }), &[x]) if graph.ty(x).quantized().is_some() => {
                 let same = graph.ty(x).element == graph.ty(node.outputs[0]).element;
-                let place = self.alone(x, takes).filter(|&place| same && graph.nodes[place].then.is_empty())?;
+                let place = self.extended(x, takes).filter(|&place| same && graph.nodes[place].then.is_empty())?;
                 Some((place, Then::Apply(*limits)))
             }
-            (Op::Map(function), &[x]) => Some((self.alone(x, takes).filter(|_| exact(x))?, Then::Apply(*function))),
+            (Op::Map(function), &[x]) => Some((self.extended(x, takes).filter(|_| exact(x))?, Then::Apply(*function))),
             (Op::Combine(combine @ (Combine::Add | Combine::Multiply)), &[a, b]) => {
                 let alike = graph.ty(a).dims == graph.ty(b).dims && graph.ty(a).element == graph.ty(b).element;
                 // The later of the two operands, so that a chain of nodes is fused from its end.
                 let candidates =
                     if makers[a.index()] > makers[b.index()] { [(a, b), (b, a)] } else { [(b, a), (a, b)] };
                 let found = candidates.into_iter().filter(|(own, _)| exact(*own));
-                let found = found.filter_map(|(own, other)| Some((self.alone(own, &takes)?, other))).next();
+                let found = found.filter_map(|(own, other)| Some((self.extended(own, &takes)?, other))).next();
                 let (place, other) = found.filter(|_| alike && a != b)?;
                 let step = if *combine == Combine::Add { Then::Add(other) } else { Then::Multiply(other) };
                 Some((place, step))
@@ -67,7 +61,7 @@ impl Around<'_> {
     }
 
     /// The node with one output that makes a value for one reader, if it takes a further step.
-    fn alone(&self, value: ValueId, takes: impl Fn(&Node) -> bool) -> Option<usize> {
+    fn extended(&self, value: ValueId, takes: impl Fn(&Node) -> bool) -> Option<usize> {
         let place = self.makers[value.index()]?;
         let node = &self.graph.nodes[place];
         (self.counts[value.index()] == 1 && node.outputs.len() == 1 && takes(node)).then_some(place)

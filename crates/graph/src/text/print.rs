@@ -2,7 +2,7 @@
 
 use super::parse::{ParseError, Parser};
 use crate::graph::{Constant, ConstantId, Graph, Node, Origin, Source, Then, ValueId};
-use crate::op::Reduction;
+use crate::op::{Comparison, Layout, Reduction};
 use crate::types::{Dim, Element, Quantized, Scheme, Storage, Type};
 use std::fmt;
 
@@ -27,16 +27,21 @@ macro_rules! plain_attributes {
 }
 plain_attributes!(usize: "a size", f32: "a number", bool: "true or false");
 
-impl Attribute for Reduction {
-    fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
+macro_rules! word_attributes {
+    ($($kind:ty: $what:literal),*) => {$(
+        impl Attribute for $kind {
+            fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())
+            }
 
-    fn parse(parser: &mut Parser<'_>) -> Result<Self, ParseError> {
-        let name = parser.word()?;
-        Self::parse(name, parser)?.ok_or_else(|| parser.error("a reduction"))
-    }
+            fn parse(parser: &mut Parser<'_>) -> Result<Self, ParseError> {
+                let name = parser.word()?;
+                Self::parse(name, parser)?.ok_or_else(|| parser.error($what))
+            }
+        }
+    )*};
 }
+word_attributes!(Reduction: "a reduction", Comparison: "a comparison", Layout: "heads_first or positions_first");
 
 impl Attribute for Vec<usize> {
     fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -20,7 +20,17 @@ const EVERYTHING: &str = r#"%0: float32[1, 8, 8, 4] = input
 %13: float32[n <= 16, 1] = leaky_relu %12 {slope: 0.1}
 %14: float32[16, 4] = constant value 7 in order [1, 0]
 %15: float32[n <= 16, 16] = linear %1, %14 {transposed: false}
-output %7, %9, %13, %15
+%16: bool[n <= 16, 16] = compare %15 {how: equal, value: -inf}
+%17: bool[n <= 16, 16] = not %16
+%18: bool[n <= 16, 1] = any %17
+%19: float32[n <= 16, 16] = fill %15 {value: 0}
+%20: float32[n <= 16, 16] = select %18, %19, %15
+%21: float32[n <= 16, 16] = safe_softmax %20
+%22: float32[2, 9, 8] = constant "queries"
+%23: float32[1, 9, 2, 8] = constant "keys"
+%24: float32[9] = constant "mask"
+%25: float32[1, 9, 2, 8] = attention %22, %23, %23, %24 {scale: 0.5, safe: true, query: heads_first, key: positions_first, value: positions_first, result: positions_first, batch: true}
+output %7, %9, %13, %21, %25
 "#;
 
 #[test]
@@ -59,6 +69,8 @@ fn the_verifier_finds_what_is_wrong() {
             "%0: float32[4] = input\n%1: float32[2, 2] = input\n%2: float32[4] = abs %0 then add %1\noutput %2",
             "not of the result's size [4]",
         ),
+        ("%0: float32[4] = input\n%1: float32[4] = not %0\noutput %1", "has conditions that are no bools"),
+        ("%0: float32[4] = input\n%1: float32[4] = select %0, %0, %0\noutput %1", "has conditions that are no bools"),
         ("%0: float32[2, 3] = constant \"w\" in order [1, 1]\noutput %0", "cannot be in the order given"),
         ("@0 = [0, 0, 128, 63]\n%0: q8{axis: 0, scales: @0, zero: 0}[2] = input\noutput %0", "has too few scales"),
     ] {
