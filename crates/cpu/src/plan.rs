@@ -1,10 +1,12 @@
 //! A plan: what is done in which order, and where every value lies.
 //!
-//! Values that are the same bytes (a reshape and its input) form a *class*, and a class has one place: an input of the
-//! call, a constant, an output of the call if one of its values is returned, or a range of the arena. Ranges are given out
-//! by [`memory::place`] over the steps from the one that makes a class to the last that reads it. A value that is returned
-//! but lies elsewhere (an input passed through, a value returned twice) is copied at the end.
+//! Values that are the same bytes (a reshape and its input) form a *class*, and so do values that are parts of another (see
+//! `inside`). A class has one place: an input of the call, a constant, an output of the call if one of its values is returned,
+//! or a range of the arena. Ranges are given out by [`memory::place`] over the steps from the first that makes a part of a
+//! class to the last that reads one. A value that is returned but lies elsewhere (an input passed through, a value returned
+//! twice) is copied at the end.
 
+mod inside;
 mod join;
 mod select;
 mod tails;
@@ -14,11 +16,13 @@ use crate::memory::{ALIGN, Block, Io, Memory, Slot};
 use crate::model::Options;
 use crate::steps::{Context, ROW_HEAD, Rearrange, Step, Work};
 use crate::weights::element_count;
+use inside::write_inside;
 use join::join;
 use sconce_graph::memory::{self, Buffer};
 use sconce_graph::{Element, Graph, Op, Origin, Scheme, Shape, ValueId, infer};
 use select::{Selected, Uses, select};
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use tails::take_tails;
 use unsigned::drop_signs;
@@ -39,6 +43,8 @@ struct Planned {
     step: Box<dyn Step>,
     io: Io,
     purpose: Purpose,
+    /// The value that its result is a part of.
+    whole: Option<ValueId>,
 }
 
 /// What a step is for.
@@ -86,6 +92,7 @@ impl Plan {
         let chosen = join(graph, &bytes, chosen, options.isa, width);
         let mut layout = Layout::new(graph, &bytes);
         let copies = layout.copies(graph);
+        let chosen = write_inside(graph, &mut layout, chosen);
         let steps = chosen.len() + copies.len();
         layout.place(graph, &chosen, &copies, steps, options.memory)?;
         let mut plan = Self {
@@ -108,14 +115,15 @@ impl Plan {
             let io = Io::new(reads, slot(node.outputs[0]), second, layout.scratch[index])?;
             let mut nodes = selected.before;
             nodes.push(place);
-            plan.steps.push(Planned { step: selected.step, io, purpose: Purpose::Nodes(nodes) });
+            let whole = layout.whole[node.outputs[0].index()];
+            plan.steps.push(Planned { step: selected.step, io, purpose: Purpose::Nodes(nodes), whole });
         }
         for (value, output) in copies {
             let (from, bytes) = (layout.slot(value), bytes[value.index()]);
             let to = Slot { block: Block::Output(output), start: 0, bytes };
             let io = Io::new(vec![from], to, Slot::EMPTY, Slot::EMPTY)?;
-            let step = Rearrange { size: 1, shape: vec![bytes], strides: vec![1], start: 0, what: "copy" };
-            plan.steps.push(Planned { step: Box::new(step), io, purpose: Purpose::Output(value) });
+            let step = Box::new(Rearrange::new(1, vec![bytes], vec![1], 0, "copy"));
+            plan.steps.push(Planned { step, io, purpose: Purpose::Output(value), whole: None });
         }
         Ok(plan)
     }
@@ -167,12 +175,13 @@ impl Plan {
     /// The steps, as people see them.
     pub fn steps(&self) -> impl ExactSizeIterator<Item = StepView> {
         let text = |place: &usize| self.graph.nodes[*place].to_string();
-        self.steps.iter().map(move |Planned { step, purpose, .. }| {
+        self.steps.iter().map(move |Planned { step, purpose, whole, .. }| {
             let node = match purpose {
                 Purpose::Nodes(nodes) => nodes.iter().map(text).collect::<Vec<_>>().join("; "),
                 Purpose::Output(value) => format!("output {value}"),
             };
-            StepView { what: step.describe(), node, work: step.work() }
+            let into = whole.map_or_else(String::new, |whole| format!(", into {whole}"));
+            StepView { what: step.describe() + &into, node, work: step.work() }
         })
     }
 }
@@ -214,10 +223,14 @@ fn is_view(op: &Op) -> bool {
 }
 
 /// Where values lie.
-struct Layout<'a> {
-    bytes: &'a [usize],
-    /// The first value of each value's class.
+struct Layout {
+    /// From the first byte of a value to its last.
+    bytes: Vec<usize>,
+    /// For each value the one whose bytes are those of its class.
     class: Vec<ValueId>,
+    /// Where in its class a value starts, and the value that it is a part of, if it is one.
+    within: Vec<usize>,
+    whole: Vec<Option<ValueId>>,
     /// By class.
     places: Vec<Option<Block>>,
     offsets: Vec<usize>,
@@ -226,8 +239,8 @@ struct Layout<'a> {
     arena: usize,
 }
 
-impl<'a> Layout<'a> {
-    fn new(graph: &Graph, bytes: &'a [usize]) -> Self {
+impl Layout {
+    fn new(graph: &Graph, bytes: &[usize]) -> Self {
         let mut class: Vec<_> = (0..graph.values.len()).map(|index| ValueId(index as u32)).collect();
         for node in graph.nodes.iter().filter(|node| is_view(&node.op) && node.then.is_empty()) {
             class[node.outputs[0].index()] = class[node.inputs[0].index()];
@@ -241,8 +254,23 @@ impl<'a> Layout<'a> {
         for (index, id) in graph.inputs.iter().enumerate() {
             places[id.index()] = Some(Block::Input(index));
         }
-        let offsets = vec![0; class.len()];
-        Self { bytes, class, places, offsets, scratch: Vec::new(), arena: 0 }
+        let (within, whole, offsets) = (vec![0; class.len()], vec![None; class.len()], vec![0; class.len()]);
+        Self { bytes: bytes.to_vec(), class, within, whole, places, offsets, scratch: Vec::new(), arena: 0 }
+    }
+
+    /// Where in its class a value lies.
+    fn range(&self, value: ValueId) -> Range<usize> {
+        let start = self.within[value.index()];
+        start..start + self.bytes[value.index()]
+    }
+
+    /// Makes the values of a class a part of another value: `bytes` bytes, from this one on.
+    fn put_inside(&mut self, class: ValueId, whole: ValueId, start: usize, bytes: usize) {
+        let (start, whole) = (self.within[whole.index()] + start, self.class[whole.index()]);
+        for value in (0..self.class.len()).filter(|&value| self.class[value] == class).collect::<Vec<_>>() {
+            (self.class[value], self.whole[value]) = (whole, Some(whole));
+            (self.within[value], self.bytes[value]) = (start, bytes);
+        }
     }
 
     /// Gives classes that are returned their place; answers what is left to copy to which output.
@@ -261,7 +289,7 @@ impl<'a> Layout<'a> {
     fn slot(&self, value: ValueId) -> Slot {
         let class = self.class[value.index()].index();
         let block = self.places[class].unwrap_or(Block::Arena);
-        Slot { block, start: self.offsets[class], bytes: self.bytes[value.index()] }
+        Slot { block, start: self.offsets[class] + self.within[value.index()], bytes: self.bytes[value.index()] }
     }
 
     /// Gives all other classes, and the steps' scratch, their ranges of the arena.

@@ -46,7 +46,7 @@ impl Peak {
         let mut floats = vec![0.0; packed::packed_len(isa, &conv)];
         packed::pack(isa, &Serial, &conv, packed::Filter::Rows(&vec![0.5; k * n]), None, &mut floats);
         let (input, mut output) = (vec![0.5; rows * k], vec![0.0; rows * n]);
-        let floats = rate(|| packed::conv2d(isa, &Serial, &conv, &input, &floats, &[], &mut output));
+        let floats = rate(|| packed::conv2d(isa, &Serial, &conv, (&input, k), &floats, &[], (&mut output, n)));
         let mut lines = vec![int8::Line::default(); int8::packed_len(isa, &conv, Kind::Bytes)];
         int8::pack(isa, &Serial, &conv, packed::Filter::Rows(&vec![3; k * n]), None, 0, &mut lines);
         let (input, mut output) = (vec![5; rows * k], vec![0; rows * n]);
@@ -62,7 +62,7 @@ impl Peak {
                 (&plain, Tail::Nothing),
                 &input,
                 (&lines, &scales),
-                &mut output,
+                (&mut output, n),
                 &mut scratch,
             );
         });

@@ -18,7 +18,7 @@ pub(crate) use attention::Attention;
 pub(crate) use bytes::{GateBytes, MapBytes, Repeat, SumBytes, ToBytes};
 pub(crate) use conditions::{Any, Compare, Fill, Not, Select};
 pub(crate) use convert::{CombineKinds, Convert, Kind, MeanInt8, ROW_HEAD, table};
-pub(crate) use convolution::{Convolution, DepthwiseConvolution, Filter, Gated, Parameters, Winograd};
+pub(crate) use convolution::{Convolution, DepthwiseConvolution, Filter, Gated, Parameters, Pixels, Winograd};
 use elementwise::combine;
 pub(crate) use elementwise::{Combine, Map, Mean, Softmax};
 pub(crate) use image::{ArgMaxPool, Pool, PoolKind, ResizeBilinear, ResizeNearest};
@@ -61,6 +61,23 @@ fn times(sizes: &[usize]) -> u64 {
     sizes.iter().fold(1, |product: u64, &size| product.saturating_mul(size as u64))
 }
 
+/// Rows that lie apart, because rows of something else lie between them. In bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Apart {
+    /// A row.
+    pub(crate) width: usize,
+    /// From one row to the next.
+    pub(crate) stride: usize,
+}
+
+impl Apart {
+    /// The distance of pixels, in elements of so many bytes, if a row is a pixel of so many channels.
+    fn of_pixels(self, channels: usize, size: usize) -> Option<usize> {
+        let whole = self.stride.is_multiple_of(size) && channels.checked_mul(size) == Some(self.width);
+        whole.then(|| self.stride / size)
+    }
+}
+
 /// One step of a plan: all decisions are made, it only has to run.
 pub(crate) trait Step: Send + Sync {
     /// Computes the outputs.
@@ -95,6 +112,24 @@ pub(crate) trait Step: Send + Sync {
     /// Makes bytes without a sign from now on; whether it can.
     fn make_unsigned(&mut self) -> bool {
         false
+    }
+
+    /// Writes the rows of its result apart from now on; whether it can.
+    fn write_apart(&mut self, _: Apart) -> bool {
+        false
+    }
+
+    /// Whether it can read this one of its reads with rows that lie apart.
+    fn reads_apart(&self, _read: usize, _: Apart) -> bool {
+        false
+    }
+
+    /// Reads it so from now on.
+    fn read_apart(&mut self, _read: usize, _: Apart) {}
+
+    /// The step as one that puts its reads side by side.
+    fn concat(&mut self) -> Option<&mut Concat> {
+        None
     }
 
     /// The step as one that can work on rows of an image.

@@ -88,7 +88,9 @@ fn floats(isa: Isa, pool: &dyn Parallel, g: &Depthwise) -> [f64; 3] {
     let mut scratch = vec![0.0; conv_scratch(&plain, Layout::ChannelsLast, 1)];
     let operands = Operands { input, weight: &weights, bias: None };
     let then = [Then::Apply(Function::Clamp(0.0, 6.0))];
-    let run = |par: &dyn Parallel| depthwise(isa, par, g, input, &packed, &then, &mut output.borrow_mut());
+    let run = |par: &dyn Parallel| {
+        depthwise(isa, par, g, (input, g.channels), &packed, &then, (&mut output.borrow_mut(), g.channels))
+    };
     best_seconds([
         &mut || {
             let (limits, output) = (Epilogue::Clamp(0.0, 6.0), &mut output.borrow_mut());
@@ -117,7 +119,8 @@ fn bytes(isa: Isa, pool: &dyn Parallel, g: &Depthwise) -> [f64; 3] {
     let plain_isa = Isa::available().filter(|isa| !has_dots(isa)).last().unwrap_or(Isa::Scalar);
     let (plain, fast) = (packed(plain_isa), packed(isa));
     let run = |isa: Isa, par: &dyn Parallel, packed: &[i32]| {
-        int8::depthwise(isa, par, g, &input, packed, (quantization, Tail::Nothing), &mut output.borrow_mut());
+        let (how, mut output) = ((quantization, Tail::Nothing), output.borrow_mut());
+        int8::depthwise(isa, par, g, (&input, g.channels), packed, how, (&mut output, g.channels));
     };
     best_seconds([&mut || run(plain_isa, &Serial, &plain), &mut || run(isa, &Serial, &fast), &mut || {
         run(isa, pool, &fast)

@@ -43,7 +43,8 @@ fn layer(isa: Isa, par: &dyn Parallel, conv: &Conv2d) -> f64 {
     let mut output = vec![0; conv.batch * height * width * conv.out_channels];
     let mut scratch = vec![0; scratch_len(isa, conv, Kind::Bytes, par.width())];
     let seconds = best_seconds(|| {
-        conv2d(isa, par, conv, (&quantization, Tail::Nothing), &input, (&packed, &scale), &mut output, &mut scratch);
+        let (how, output) = ((&quantization, Tail::Nothing), (&mut output[..], conv.out_channels));
+        conv2d(isa, par, conv, how, &input, (&packed, &scale), output, &mut scratch);
     });
     2.0 * multiplications(conv) / seconds / 1e9
 }

@@ -26,7 +26,9 @@ fn layer(isa: Isa, par: &dyn Parallel, conv: &Conv2d) -> f64 {
     let filter = vec![0.25; conv.out_channels * k];
     pack(isa, par, conv, Filter::Rows(&filter), None, &mut packed);
     let mut out = vec![0.0; conv.out_channels * pixels];
-    let seconds = best_seconds(|| conv2d(isa, par, conv, &input, &packed, &[], &mut out));
+    let seconds = best_seconds(|| {
+        conv2d(isa, par, conv, (&input, conv.in_channels), &packed, &[], (&mut out, conv.out_channels))
+    });
     2.0 * (conv.out_channels * pixels * k) as f64 / seconds / 1e9
 }
 

@@ -42,11 +42,11 @@ fn layer(isa: Isa, par: &dyn Parallel, conv: &Conv2d) -> [f64; 3] {
         (packed, vec![0.0; winograd::scratch_len(isa, conv, output, par.width())])
     });
     let [to_direct, to_two, to_four] = &mut outputs;
-    let bias = Some(&bias[..]);
+    let (bias, from, to) = (Some(&bias[..]), (&input[..], conv.in_channels), conv.out_channels);
     fastest([
-        &mut || packed::conv2d(isa, par, conv, &input, &direct, &[], to_direct),
-        &mut || winograd(isa, par, conv, Output::Two, &input, &two, bias, &[], &mut scratch_two, to_two),
-        &mut || winograd(isa, par, conv, Output::Four, &input, &four, bias, &[], &mut scratch_four, to_four),
+        &mut || packed::conv2d(isa, par, conv, from, &direct, &[], (to_direct, to)),
+        &mut || winograd(isa, par, conv, Output::Two, from, &two, bias, &[], &mut scratch_two, (to_two, to)),
+        &mut || winograd(isa, par, conv, Output::Four, from, &four, bias, &[], &mut scratch_four, (to_four, to)),
     ])
 }
 

@@ -63,6 +63,13 @@ pub struct Depthwise {
     pub dilation: [usize; 2],
 }
 
+/// Elements from one pixel to the next.
+#[derive(Clone, Copy)]
+struct Pixels {
+    input: usize,
+    output: usize,
+}
+
 /// One direction of the geometry.
 #[derive(Clone, Copy)]
 struct Axis {
@@ -130,16 +137,17 @@ impl Depthwise {
     }
 
     /// Panics unless input and output have the elements this geometry asks for; gives the size of the output.
-    fn check(&self, input: usize, output: usize) -> [usize; 2] {
+    fn check(&self, (input, output): (usize, usize), pixels: Pixels) -> [usize; 2] {
         let Some([height, width]) = self.output() else { panic!("{self:?} is not a convolution") };
-        assert_eq!(input, self.batch * self.input[0] * self.input[1] * self.channels, "input elements of {self:?}");
-        assert_eq!(output, self.batch * height * width * self.channels, "output elements of {self:?}");
+        let seen = self.batch * self.input[0] * self.input[1];
+        split::check_pixels(input, seen, (self.channels, pixels.input), self);
+        split::check_pixels(output, self.batch * height * width, (self.channels, pixels.output), self);
         [height, width]
     }
 
     /// The distance of the rows of the input that two rows of the kernel see; of no use if there is one only.
-    fn row_step(&self) -> usize {
-        self.dilation[0].wrapping_mul(self.input[1]).wrapping_mul(self.channels)
+    fn row_step(&self, pixels: Pixels) -> usize {
+        self.dilation[0].wrapping_mul(self.input[1]).wrapping_mul(pixels.input)
     }
 
     /// How many output rows of `channels` channels are worked on together.
@@ -185,17 +193,19 @@ pub fn pack(channels: usize, kernel: [usize; 2], weights: &[f32], bias: Option<&
     }
 }
 
-/// Convolves `input` with weights from [`pack`] and takes the steps of `then`. Limits as the first step cost nothing.
+/// Convolves `input` with weights from [`pack`] and takes the steps of `then`. Limits as the first step cost nothing. Images
+/// come with the distance of their pixels, as in [`crate::packed::conv2d`].
 pub fn depthwise(
     isa: Isa,
     par: &dyn Parallel,
     geometry: &Depthwise,
-    input: &[f32],
+    (input, from_pixel): (&[f32], usize),
     packed: &[f32],
     then: &[Then<'_>],
-    output: &mut [f32],
+    (output, pixel): (&mut [f32], usize),
 ) {
-    let size = geometry.check(input.len(), output.len());
+    let pixels = Pixels { input: from_pixel, output: pixel };
+    let size = geometry.check((input.len(), output.len()), pixels);
     assert_eq!(packed.len(), packed_len(geometry.channels, geometry.kernel), "packed weights of {geometry:?}");
     if output.is_empty() {
         return;
@@ -208,16 +218,16 @@ pub fn depthwise(
     let across = geometry.axis(1);
     let kernel = family.strip(&across, size[1]);
     let taps = geometry.taps();
-    each_part(par, geometry, size, BLOCK, output, |rows, lines, block| {
+    each_part(par, geometry, size, BLOCK, (output, pixels), |rows, lines, block| {
         for first in block.columns.clone().step_by(family.lanes) {
             let packed = &packed[first / BLOCK * BLOCK * (taps + 1)..][..BLOCK * (taps + 1)];
             let strip = Strip {
                 input: input.as_ptr().wrapping_add(first),
-                row_step: geometry.row_step(),
+                row_step: geometry.row_step(pixels),
                 bias: packed[first % BLOCK..].as_ptr(),
                 weights: packed[BLOCK + first % BLOCK..].as_ptr(),
                 output: block.raw().0.wrapping_add(first - block.columns.start),
-                pixel: geometry.channels,
+                pixels,
                 count: (block.columns.end - first).min(family.lanes),
                 across: size[1],
                 axis: across,
@@ -230,7 +240,8 @@ pub fn depthwise(
             unsafe { kernel(&strip, lines) };
         }
         if !then.is_empty() {
-            block.each_run(rows.start * size[1]..rows.end * size[1], |at, run| finish(isa, then, at, run));
+            let pixels = rows.start * size[1]..rows.end * size[1];
+            block.each_run(pixels, geometry.channels, |at, run| finish(isa, then, at, run));
         }
     });
 }
@@ -250,15 +261,15 @@ struct Line {
 
 impl Line {
     /// Output row `row`, counted over all images, for a task whose output starts at pixel `start`.
-    fn new(g: &Depthwise, [height, width]: [usize; 2], row: usize, start: usize) -> Self {
+    fn new(g: &Depthwise, pixels: Pixels, [height, width]: [usize; 2], row: usize, start: usize) -> Self {
         let (image, y) = (row / height, row % height);
         let taps = g.axis(0).taps(y);
         let top = if taps.is_empty() { 0 } else { y * g.stride[0] + taps.start * g.dilation[0] - g.padding[0] };
         Self {
-            input: (image * g.input[0] + top) * g.input[1] * g.channels,
+            input: (image * g.input[0] + top) * g.input[1] * pixels.input,
             first: taps.start,
             rows: taps.len(),
-            output: (row * width - start) * g.channels,
+            output: (row * width - start) * pixels.output,
         }
     }
 }
@@ -271,20 +282,20 @@ fn each_part<T: Send>(
     geometry: &Depthwise,
     size: [usize; 2],
     unit: usize,
-    output: &mut [T],
+    (output, pixels): (&mut [T], Pixels),
     body: impl Fn(Range<usize>, &[Line], &mut Block<'_, T>) + Sync,
 ) {
     let (channels, [height, width]) = (geometry.channels, size);
     let cuts = geometry.cuts(size, unit, par.width());
     let par = if cuts.0.parts * cuts.1.parts == 1 { &Serial } else { par };
-    split::blocks(par, output, channels, (geometry.batch * height * width, channels), cuts, |mut block| {
+    split::blocks(par, output, pixels.output, (geometry.batch * height * width, channels), cuts, |mut block| {
         let rows = block.rows.start / width..block.rows.end / width;
         let together = geometry.together(width, block.columns.len());
         for first in rows.clone().step_by(together) {
             let rows = first..rows.end.min(first + together);
             let mut lines = [Line::default(); MOST_LINES];
             for (line, row) in lines.iter_mut().zip(rows.clone()) {
-                *line = Line::new(geometry, size, row, block.rows.start);
+                *line = Line::new(geometry, pixels, size, row, block.rows.start);
             }
             body(rows.clone(), &lines[..rows.len()], &mut block);
         }

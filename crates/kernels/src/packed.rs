@@ -230,23 +230,25 @@ pub fn gate(isa: Isa, par: &dyn Parallel, conv: &Conv2d, packed: &[f32], gate: &
     });
 }
 
-/// Convolves. `packed` comes from [`pack`] for the same set and geometry; `then` follows.
+/// Convolves. `packed` comes from [`pack`] for the same set and geometry; `then` follows. Images come with the distance of
+/// their pixels, in elements: that of their channels, or more where they are part of something wider.
 pub fn conv2d(
     isa: Isa,
     par: &dyn Parallel,
     conv: &Conv2d,
-    input: &[f32],
+    (input, from_pixel): (&[f32], usize),
     packed: &[f32],
     then: &[Then<'_>],
-    output: &mut [f32],
+    (output, pixel): (&mut [f32], usize),
 ) {
     let size = conv.output().unwrap_or_else(|| panic!("{conv:?} is not a convolution"));
     let m = conv.batch * size[0] * size[1];
-    assert_eq!(input.len(), conv.batch * conv.input[0] * conv.input[1] * conv.in_channels, "input of {conv:?}");
-    assert_eq!(output.len(), m * conv.out_channels, "output of {conv:?}");
+    let pixels = conv.batch * conv.input[0] * conv.input[1];
+    split::check_pixels(input.len(), pixels, (conv.in_channels, from_pixel), conv);
+    split::check_pixels(output.len(), m, (conv.out_channels, pixel), conv);
     assert_eq!(packed.len(), packed_len(isa, conv), "packed weights of {conv:?}");
     assert!(then.iter().all(|then| match then {
-        Then::Add(other) | Then::Multiply(other) => other.len() == output.len(),
+        Then::Add(other) | Then::Multiply(other) => other.len() == m * conv.out_channels,
         Then::Apply(_) => true,
     }));
     if m == 0 || conv.out_channels == 0 {
@@ -259,14 +261,14 @@ pub fn conv2d(
     let group = group_len(&family, conv);
     let padding = packed[group * conv.groups..].as_ptr();
     for g in 0..conv.groups {
-        let patches = Patches { conv, size, input: &input[g * conv.group_in()..], padding };
+        let patches = Patches { conv, size, input: &input[g * conv.group_in()..], pixel: from_pixel, padding };
         let panels = &packed[g * group..][..group];
         let job = Job { isa, family, patches, panels, first_channel: g * n, channels: conv.out_channels, then };
         let output = &mut output[g * n..];
         split::blocks(
             par,
             output,
-            conv.out_channels,
+            pixel,
             (m, n),
             cuts((family.mr, family.nr()), (m, n), par.width(), work / WORTH_A_TASK),
             |block| {
@@ -338,7 +340,7 @@ impl Job<'_> {
     fn finish(&self, block: &mut Block<'_, f32>, rows: Range<usize>) {
         let then = Steps::of(self.then).rest;
         if !then.is_empty() {
-            block.each_run(rows, |at, run| finish(self.isa, then, self.first_channel + at, run));
+            block.each_run(rows, self.channels, |at, run| finish(self.isa, then, self.first_channel + at, run));
         }
     }
 
@@ -353,7 +355,7 @@ impl Job<'_> {
         let panel = &self.panels[columns.start * (1 + taps * channels)..][..width * (1 + taps * channels)];
         let place = |row: usize| row * self.channels + self.first_channel + columns.start;
         let Steps { residual, limits, .. } = Steps::of(self.then);
-        let residual = residual.map(|other| other[place(rows.start)..].as_ptr());
+        let residual = residual.map(|other| (other[place(rows.start)..].as_ptr(), self.channels));
         let (first_row, first_column) = (block.rows.start, block.columns.start);
         let (start, stride) = block.raw();
         let tile = Tile {
@@ -371,7 +373,7 @@ impl Job<'_> {
             ahead: (core::ptr::null(), 0),
         };
         // SAFETY: as many addresses as the tile reads were written, and point to `channels` elements each, of the image, of
-        // padding or of the copy; the panel was cut to its length; the tile lies in the block, which this task holds alone, and the residual is as long as the output, as
+        // padding or of the copy; the panel was cut to its length; the tile lies in the block, which this task holds alone, and the residual is as long as a dense output, as
         // `conv2d` asserted. The family belongs to a held token.
         unsafe { self.family.tile(rows.len(), width)(&tile) };
     }

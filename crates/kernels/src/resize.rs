@@ -158,11 +158,11 @@ fn smooth_cubic(distance: f64) -> f64 {
 }
 
 impl Resize {
-    fn check(&self, input: usize, output: usize) {
-        let pixels =
-            |size: fn(&Axis) -> usize| self.axes.iter().map(size).product::<usize>() * self.planes * self.inner;
-        assert_eq!(input, pixels(|axis| axis.input), "input elements of {self:?}");
-        assert_eq!(output, pixels(|axis| axis.output), "output elements of {self:?}");
+    /// Panics unless so many elements are the input and the output, whose pixels lie so far apart.
+    fn check(&self, input: usize, (output, pixel): (usize, usize)) {
+        let pixels = |size: fn(&Axis) -> usize| self.axes.iter().map(size).product::<usize>() * self.planes;
+        assert_eq!(input, pixels(|axis| axis.input) * self.inner, "input elements of {self:?}");
+        split::check_pixels(output, pixels(|axis| axis.output), (self.inner, pixel), self);
         assert!(output == 0 || input > 0, "{self:?} has nothing to read");
     }
 
@@ -171,10 +171,15 @@ impl Resize {
         self.axes.iter().map(|axis| axis.output.saturating_mul(axis.taps(filter))).fold(0, usize::saturating_add)
     }
 
-    /// Calls `body([plane, z, y], row)` for every output row.
-    fn rows<T: Element>(&self, par: &dyn Parallel, out: &mut [T], body: impl Fn([usize; 3], &mut [T]) + Sync) {
+    /// Calls `body([plane, z, y], row)` for every output row, where pixels lie so far apart.
+    fn rows<T: Element>(
+        &self,
+        par: &dyn Parallel,
+        (out, pixel): (&mut [T], usize),
+        body: impl Fn([usize; 3], &mut [T]) + Sync,
+    ) {
         let [depth, height, width] = self.axes.map(|axis| axis.output);
-        split::chunks(worth(par, out.len()), out, width * self.inner, |row, out| {
+        split::chunks(worth(par, out.len()), out, width * pixel, |row, out| {
             body([row / height / depth, row / height % depth, row % height], out);
         });
     }
@@ -188,14 +193,15 @@ impl Resize {
     }
 }
 
-/// Every output pixel is a copy of the nearest input pixel; `exact` is PyTorch's `nearest-exact`.
-pub fn nearest<T: Element>(par: &dyn Parallel, resize: &Resize, exact: bool, x: &[T], out: &mut [T]) {
-    resize.check(x.len(), out.len());
+/// Every output pixel is a copy of the nearest input pixel; `exact` is PyTorch's `nearest-exact`. The output comes with the
+/// distance of its pixels, as in [`crate::packed::conv2d`].
+pub fn nearest<T: Element>(par: &dyn Parallel, resize: &Resize, exact: bool, x: &[T], (out, pixel): (&mut [T], usize)) {
+    resize.check(x.len(), (out.len(), pixel));
     let (inner, [depth, height, width]) = (resize.inner, resize.axes);
-    resize.rows(par, out, |[plane, z, y], out| {
+    resize.rows(par, (out, pixel), |[plane, z, y], out| {
         let row = resize.row(x, [plane, depth.nearest(z, exact), height.nearest(y, exact)]);
-        for (at, out) in out.chunks_exact_mut(inner).enumerate() {
-            out.copy_from_slice(&row[width.nearest(at, exact) * inner..][..inner]);
+        for (at, out) in out.chunks_mut(pixel.max(1)).enumerate() {
+            out[..inner].copy_from_slice(&row[width.nearest(at, exact) * inner..][..inner]);
         }
     });
 }
@@ -227,7 +233,7 @@ pub fn resample<T: Float>(
     (indices, weights): (&mut [u32], &mut [T::Compute]),
     out: &mut [T],
 ) {
-    resize.check(x.len(), out.len());
+    resize.check(x.len(), (out.len(), resize.inner));
     let needed = resize.table_len(filter);
     assert!(indices.len() >= needed && weights.len() >= needed, "a table of {needed} entries");
     if out.is_empty() {
@@ -249,7 +255,7 @@ pub fn resample<T: Float>(
         start = range.end;
         Table { taps, indices: &indices[range.clone()], weights: &weights[range] }
     });
-    resize.rows(par, out, |position, out| {
+    resize.rows(par, (out, resize.inner), |position, out| {
         isa.vectorize(
             #[inline(always)]
             || match tables.each_ref().map(|table| table.taps) {
@@ -370,17 +376,22 @@ mod tests {
     #[test]
     fn nearest_repeats_pixels() {
         let mut out = [0; 16];
-        nearest(&Serial, &resize([1, 2, 2], [1, 4, 4], false, 1), false, &[1, 2, 3, 4], &mut out);
+        let double = resize([1, 2, 2], [1, 4, 4], false, 1);
+        nearest(&Serial, &double, false, &[1, 2, 3, 4], (&mut out, 1));
         assert_eq!(out, [1, 1, 2, 2, 1, 1, 2, 2, 3, 3, 4, 4, 3, 3, 4, 4]);
+        // Of an image that is part of a wider one.
+        let mut wider = [9; 46];
+        nearest(&Serial, &double, false, &[1, 2, 3, 4], (&mut wider, 3));
+        assert!(wider.iter().enumerate().all(|(i, x)| *x == if i % 3 == 0 { out[i / 3] } else { 9 }), "{wider:?}");
     }
 
     #[test]
     fn nearest_shrinks_from_the_corner_or_the_centre() {
         let x: Vec<i32> = (0..6).collect();
         let mut out = [0; 2];
-        nearest(&Serial, &resize([1, 1, 6], [1, 1, 2], false, 1), false, &x, &mut out);
+        nearest(&Serial, &resize([1, 1, 6], [1, 1, 2], false, 1), false, &x, (&mut out, 1));
         assert_eq!(out, [0, 3]);
-        nearest(&Serial, &resize([1, 6, 1], [1, 2, 1], false, 1), true, &x, &mut out);
+        nearest(&Serial, &resize([1, 6, 1], [1, 2, 1], false, 1), true, &x, (&mut out, 1));
         assert_eq!(out, [1, 4]);
     }
 

@@ -9,6 +9,7 @@
 //! * `Slots`: equal slices of scratch, taken by a running task and given back when it ends.
 #![allow(unsafe_code, reason = "disjoint parts of one buffer on several threads")]
 
+use core::fmt::Debug;
 use core::marker::PhantomData;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -16,6 +17,9 @@ use sconce_parallel::Parallel;
 
 /// Elements of a piece that are worth another thread.
 const LEAST_PIECE: usize = 4 * 1024;
+
+/// Elements of rows that lie apart of which a copy is made at a time: a fraction of the first-level cache.
+const COPIED: usize = 1024;
 
 /// The start of a buffer whose parts go to different threads.
 struct Base<T>(*mut T);
@@ -94,6 +98,14 @@ pub(crate) fn extent(rows: usize, stride: usize, columns: usize) -> Option<usize
     rows.saturating_sub(1).checked_mul(stride)?.checked_add(columns)
 }
 
+/// Panics unless a slice of `len` elements is an image of so many pixels of `channels` elements, each `apart` elements from the
+/// one before. What lies between pixels is not the image's; behind the last one it need not be there.
+pub(crate) fn check_pixels(len: usize, pixels: usize, (channels, apart): (usize, usize), what: &dyn Debug) {
+    let least = if pixels == 0 { Some(0) } else { extent(pixels, apart, channels) };
+    let fits = least.is_some_and(|least| least <= len) && pixels.checked_mul(apart).is_some_and(|most| len <= most);
+    assert!(fits && channels <= apart, "{pixels} pixels of {channels} elements, {apart} apart, in {len} for {what:?}");
+}
+
 /// A rectangle of a row-major matrix, exclusively held.
 pub(crate) struct Block<'a, T> {
     start: *mut T,
@@ -106,21 +118,36 @@ pub(crate) struct Block<'a, T> {
 }
 
 impl<T> Block<'_, T> {
+    /// Rows and columns of a matrix with this row stride, from `start` on.
+    ///
+    /// # Safety
+    /// They are in bounds of memory that outlives the block, and nobody else touches them meanwhile.
+    pub(crate) unsafe fn held(start: *mut T, stride: usize, rows: Range<usize>, columns: Range<usize>) -> Self {
+        Self { start, stride, rows, columns, held: PhantomData }
+    }
+
     /// The segment of row `row` (counted in the matrix) that lies in this block.
     pub(crate) fn row(&mut self, row: usize) -> &mut [T] {
         assert!(self.rows.contains(&row), "row {row} is outside the block's rows {:?}", self.rows);
-        // SAFETY: the row is in the block, and `blocks` checked that all segments of the block are in bounds; `&mut
-        // self` keeps segments apart.
+        // SAFETY: the row is in the block, and `blocks` checked, or who called `held` vouched for it, that all segments of
+        // the block are in bounds; `&mut self` keeps segments apart.
         unsafe {
             core::slice::from_raw_parts_mut(self.start.add((row - self.rows.start) * self.stride), self.columns.len())
         }
     }
 
-    /// Calls `body` with the longest contiguous runs of these rows of the block, and where in the matrix each starts.
-    pub(crate) fn each_run(&mut self, rows: Range<usize>, mut body: impl FnMut(usize, &mut [T])) {
-        let (stride, first) = (self.stride, self.columns.start);
-        if self.columns.len() < stride || rows.is_empty() {
-            return rows.for_each(|row| body(row * stride + first, self.row(row)));
+    /// Calls `body` with the longest runs of these rows of the block that lie side by side in a dense matrix of `dense` columns,
+    /// and where each starts there. Rows that lie apart here are taken in a copy, some at a time.
+    pub(crate) fn each_run(&mut self, rows: Range<usize>, dense: usize, mut body: impl FnMut(usize, &mut [T]))
+    where
+        T: Copy + Default,
+    {
+        let (stride, first, columns) = (self.stride, self.columns.start, self.columns.len());
+        if columns == dense && columns < stride && columns <= COPIED {
+            return self.each_copy(rows, |row, run| body(row * dense, run));
+        }
+        if columns < stride || rows.is_empty() {
+            return rows.for_each(|row| body(row * dense + first, self.row(row)));
         }
         let held = self.rows.start <= rows.start && rows.end <= self.rows.end;
         assert!(held, "rows {rows:?} are outside the block's rows {:?}", self.rows);
@@ -131,6 +158,25 @@ impl<T> Block<'_, T> {
             core::slice::from_raw_parts_mut(start, rows.len() * stride)
         };
         body(rows.start * stride, run);
+    }
+
+    /// Calls `body` with copies of as many rows as there is room for, and the first of them; then puts them back.
+    fn each_copy(&mut self, rows: Range<usize>, mut body: impl FnMut(usize, &mut [T]))
+    where
+        T: Copy + Default,
+    {
+        let (mut copy, columns) = ([T::default(); COPIED], self.columns.len().max(1));
+        let together = COPIED / columns;
+        for first in rows.clone().step_by(together) {
+            let rows = first..rows.end.min(first + together);
+            for (row, to) in rows.clone().zip(copy.chunks_exact_mut(columns)) {
+                to.copy_from_slice(self.row(row));
+            }
+            body(first, &mut copy[..rows.len() * columns]);
+            for (row, from) in rows.zip(copy.chunks_exact(columns)) {
+                self.row(row).copy_from_slice(from);
+            }
+        }
     }
 
     /// Where the block starts and how far apart its rows are, for kernels that write whole tiles.
@@ -283,6 +329,43 @@ mod tests {
                 assert_eq!(*x, i32::from(i % stride < columns));
             }
         }
+    }
+
+    /// Rows that lie apart are runs of a dense matrix, too, of which copies hold 1024 elements at most.
+    #[test]
+    fn runs_are_those_of_a_dense_matrix() {
+        for (rows, columns, stride, lengths) in [
+            (5, 3, 3, &[15][..]),
+            (5, 3, 4, &[15]),
+            (5, 300, 301, &[900, 600]),
+            (3, 1025, 1030, &[1025, 1025, 1025]),
+            (3, 1025, 1025, &[3075]),
+        ] {
+            let mut data = vec![0; rows * stride];
+            let cuts = (Cut::every(rows, rows), Cut::every(columns, columns));
+            blocks(&Serial, &mut data, stride, (rows, columns), cuts, |mut block| {
+                let mut found = Vec::new();
+                block.each_run(0..rows, columns, |at, run| {
+                    found.push(run.len());
+                    run.iter_mut().enumerate().for_each(|(i, x)| *x += at + i + 1);
+                });
+                assert_eq!(found, lengths);
+            });
+            for (i, x) in data.iter().enumerate() {
+                let (row, column) = (i / stride, i % stride);
+                assert_eq!(*x, if column < columns { row * columns + column + 1 } else { 0 });
+            }
+        }
+    }
+
+    #[test]
+    fn pixels_may_lie_apart_but_not_overlap() {
+        let fits = |len: usize, pixels: usize, shape: (usize, usize)| {
+            std::panic::catch_unwind(|| check_pixels(len, pixels, shape, &"a test")).is_ok()
+        };
+        assert!(fits(15, 5, (3, 3)) && fits(23, 5, (3, 5)) && fits(25, 5, (3, 5)) && fits(0, 0, (3, 5)));
+        assert!(!fits(14, 5, (3, 3)) && !fits(16, 5, (3, 3)) && !fits(22, 5, (3, 5)) && !fits(26, 5, (3, 5)));
+        assert!(!fits(9, 5, (3, 2)) && !fits(1, 0, (3, 5)) && !fits(5, usize::MAX, (3, 3)));
     }
 
     #[cfg(feature = "std")]

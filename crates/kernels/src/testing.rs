@@ -1,4 +1,5 @@
-//! What the tests share: reproducible random numbers, a pool, and a comparison that says where it failed.
+//! What the tests share: reproducible random numbers, a pool, images whose pixels lie apart, and a comparison that says where
+//! it failed.
 use sconce_parallel::Parallel;
 
 /// Random numbers by xorshift.
@@ -37,6 +38,25 @@ pub(crate) fn pool() -> impl Parallel {
 #[cfg(not(feature = "std"))]
 pub(crate) fn pool() -> impl Parallel {
     sconce_parallel::Serial
+}
+
+/// The pixels of an image `apart` elements from each other, with `between` between them and none behind the last.
+pub(crate) fn spread<T: Copy>(image: &[T], channels: usize, apart: usize, between: T) -> Vec<T> {
+    let mut all = Vec::with_capacity(image.len() / channels.max(1) * apart);
+    for pixel in image.chunks_exact(channels.max(1)) {
+        all.resize(all.len().next_multiple_of(apart), between);
+        all.extend_from_slice(pixel);
+    }
+    all
+}
+
+/// Panics unless the pixels of an image lie so, with nothing else than `between` between them; gives the image.
+#[track_caller]
+pub(crate) fn gather<T: Copy + PartialEq>(all: &[T], channels: usize, apart: usize, between: T) -> Vec<T> {
+    let image: Vec<T> = all.chunks(apart.max(1)).flat_map(|pixel| &pixel[..channels]).copied().collect();
+    let untouched = all.chunks(apart.max(1)).flat_map(|pixel| &pixel[channels..]).all(|x| *x == between);
+    assert!(untouched, "something was written between pixels of {channels} channels");
+    image
 }
 
 /// Panics at the first pair that differs by more than `tolerance`, relative to the larger of 1 and the expected value.

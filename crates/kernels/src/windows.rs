@@ -55,11 +55,13 @@ impl Windows {
         }
     }
 
-    fn check(&self, input: usize, output: usize) {
+    /// Panics unless so many elements are the input and the output, with pixels at these distances.
+    fn check(&self, (input, from_pixel): (usize, usize), (output, pixel): (usize, usize)) {
         let apart = self.dilation.iter().chain(&self.stride).all(|distance| *distance > 0);
         assert!(apart, "taps or windows of {self:?} have no distance");
-        assert_eq!(input, self.batch * self.input[0] * self.input[1] * self.channels, "input of {self:?}");
-        assert_eq!(output, self.batch * self.output[0] * self.output[1] * self.channels, "output of {self:?}");
+        let pixels = |[height, width]: [usize; 2]| self.batch * height * width;
+        split::check_pixels(input, pixels(self.input), (self.channels, from_pixel), self);
+        split::check_pixels(output, pixels(self.output), (self.channels, pixel), self);
     }
 
     /// The windows of an output line, counted over all images.
@@ -104,51 +106,54 @@ impl Window {
     }
 }
 
-/// Combines the pixels under each window.
+/// Combines the pixels under each window. Images come with the distance of their pixels.
 fn combine<T: Number>(
     isa: Isa,
     par: &dyn Parallel,
     windows: &Windows,
-    x: &[T],
-    out: &mut [T],
+    (x, from_pixel): (&[T], usize),
+    (out, pixel): (&mut [T], usize),
     start: T,
     step: impl Fn(T, T) -> T + Sync,
     finish: impl Fn(T, usize) -> T + Sync,
 ) {
-    windows.check(x.len(), out.len());
+    windows.check((x.len(), from_pixel), (out.len(), pixel));
     if out.is_empty() {
         return;
     }
-    let (channels, len) = (windows.channels, windows.input[1] * windows.channels);
-    split::chunks(windows.worth(par, out.len()), out, windows.line_len(), |line, out| {
+    let (channels, len) = (windows.channels, windows.input[1] * from_pixel);
+    // Windows one step apart combine lines as a whole, if nothing lies between their pixels.
+    let by_lines = windows.stride[1] == 1 && (from_pixel, pixel) == (channels, channels);
+    split::chunks(windows.worth(par, out.len()), out, windows.output[1] * pixel, |line, out| {
         isa.vectorize(
             #[inline(always)]
             || {
                 let (image, y) = (line / windows.output[0], line % windows.output[0]);
                 let (rows, top) = windows.covered(0, y);
-                out.fill(start);
+                out.chunks_mut(pixel).for_each(|out| out[..channels].fill(start));
                 for (row, tap) in rows.clone().flat_map(|row| (0..windows.kernel[1]).map(move |tap| (row, tap))) {
                     let row = image * windows.input[0] + top + (row - rows.start) * windows.dilation[0];
                     let (columns, first) = windows.reached(tap);
-                    let (from, out) =
-                        (&x[row * len..][..len], &mut out[columns.start * channels..columns.end * channels]);
-                    let run = if windows.stride[1] == 1 { out.len() } else { channels };
-                    for (index, out) in out.chunks_exact_mut(run.max(1)).enumerate() {
-                        let from = &from[(first + index * windows.stride[1]) * channels..][..out.len()];
-                        out.iter_mut().zip(from).for_each(|(out, x)| *out = step(*out, *x));
+                    let (from, end) = (&x[row * len..], out.len().min(columns.end * pixel));
+                    let out = &mut out[(columns.start * pixel).min(end)..end];
+                    let (run, taken) = if by_lines { (out.len(), out.len()) } else { (pixel, channels) };
+                    for (index, out) in out.chunks_mut(run.max(1)).enumerate() {
+                        let from = &from[(first + index * windows.stride[1]) * from_pixel..][..taken];
+                        out[..taken].iter_mut().zip(from).for_each(|(out, x)| *out = step(*out, *x));
                     }
                 }
-                for (x, out) in out.chunks_exact_mut(channels).enumerate() {
+                for (x, out) in out.chunks_mut(pixel).enumerate() {
                     let count = rows.len() * windows.covered(1, x).0.len();
-                    out.iter_mut().for_each(|out| *out = finish(*out, count));
+                    out[..channels].iter_mut().for_each(|out| *out = finish(*out, count));
                 }
             },
         );
     });
 }
 
-/// The largest element under every window; NaN if there is one.
-pub fn max_pool<T: Number>(isa: Isa, par: &dyn Parallel, windows: &Windows, x: &[T], out: &mut [T]) {
+/// The largest element under every window; NaN if there is one. Images come with the distance of their pixels, as in
+/// [`crate::packed::conv2d`].
+pub fn max_pool<T: Number>(isa: Isa, par: &dyn Parallel, windows: &Windows, x: (&[T], usize), out: (&mut [T], usize)) {
     combine(isa, par, windows, x, out, T::LOWEST, larger, |best, _| best);
 }
 
@@ -157,14 +162,14 @@ fn larger<T: Number>(best: T, x: T) -> T {
     if x > best || x.is_nan() { x } else { best }
 }
 
-/// The mean of the elements under every window.
-pub fn avg_pool(isa: Isa, par: &dyn Parallel, windows: &Windows, x: &[f32], out: &mut [f32]) {
+/// The mean of the elements under every window. Images come as in [`max_pool`].
+pub fn avg_pool(isa: Isa, par: &dyn Parallel, windows: &Windows, x: (&[f32], usize), out: (&mut [f32], usize)) {
     combine(isa, par, windows, x, out, 0.0, |sum, x| sum + x, |sum, count| sum / count as f32);
 }
 
 /// The largest element under every window and the number of its tap, the first of equals.
 pub fn argmax_pool(par: &dyn Parallel, windows: &Windows, x: &[f32], out: &mut [f32], places: &mut [i32]) {
-    windows.check(x.len(), out.len());
+    windows.check((x.len(), windows.channels), (out.len(), windows.channels));
     let (par, line) = (windows.worth(par, out.len()), windows.line_len());
     split::chunks2(par, (out, line), (places, line), |line, out, places| {
         out.fill(f32::NEG_INFINITY);
@@ -186,7 +191,7 @@ pub fn argmax_pool(par: &dyn Parallel, windows: &Windows, x: &[f32], out: &mut [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Random, pool};
+    use crate::testing::{Random, gather, pool, spread};
 
     fn under(windows: &Windows, at: [usize; 4], x: &[f32]) -> Vec<(i32, f32)> {
         let [n, y, col, c] = at;
@@ -223,15 +228,21 @@ mod tests {
             Windows { channels: 70, padding: [1, 1], output: [4, 4], ..plain },
             Windows { channels: 64, dilation: [2, 3], ..plain },
             Windows { padding: [2, 1], stride: [1, 3], output: [9, 3], ..plain },
+            Windows { padding: [1, 1], stride: [1, 1], output: [7, 7], ..plain },
         ] {
-            let len = 2 * windows.output[0] * windows.output[1] * windows.channels;
-            let x = Random::new(5).floats(2 * 42 * windows.channels);
-            let (mut best, mut mean) = (vec![0.0; len], vec![0.0; len]);
+            let (len, channels) = (2 * windows.output[0] * windows.output[1] * windows.channels, windows.channels);
+            let x = Random::new(5).floats(2 * 42 * channels);
             let (mut value, mut place) = (vec![0.0; len], vec![0; len]);
             argmax_pool(&pool(), &windows, &x, &mut value, &mut place);
-            for isa in Isa::available() {
-                max_pool(isa, &pool(), &windows, &x, &mut best);
-                avg_pool(isa, &pool(), &windows, &x, &mut mean);
+            let gaps = [(0, 0), (2, 0), (0, 3)];
+            for (isa, (before, after)) in Isa::available().flat_map(|isa| gaps.map(|gap| (isa, gap))) {
+                let (from, to) = (channels + before, channels + after);
+                let apart = spread(&x, channels, from, 1e30);
+                let mut pooled = spread(&vec![0.0; len], channels, to, 7.0);
+                max_pool(isa, &pool(), &windows, (&apart, from), (&mut pooled, to));
+                let best = gather(&pooled, channels, to, 7.0);
+                avg_pool(isa, &pool(), &windows, (&apart, from), (&mut pooled, to));
+                let mean = gather(&pooled, channels, to, 7.0);
                 for i in 0..len {
                     let (pixel, c) = (i / windows.channels, i % windows.channels);
                     let (line, col) = (pixel / windows.output[1], pixel % windows.output[1]);

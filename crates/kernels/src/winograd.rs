@@ -31,7 +31,7 @@ use crate::epilogue::{Steps, Then, finish};
 use crate::isa::Isa;
 use crate::packed::Conv2d;
 use crate::packed::tile::{Family, LINE, MOST_ROWS, Tile};
-use crate::split::{self, Slots};
+use crate::split::{self, Block, Slots};
 use core::ops::Range;
 pub use cost::best;
 use sconce_parallel::{Parallel, Serial};
@@ -109,43 +109,43 @@ pub fn scratch_len(isa: Isa, conv: &Conv2d, output: Output, width: usize) -> usi
     product(&[Shape::new(isa, conv, output).slot(), Slots::<f32>::count(width)])
 }
 
-/// Convolves. `packed` comes from [`pack`] for the same set, geometry and tile; `then` follows.
+/// Convolves. `packed` comes from [`pack`] for the same set, geometry and tile; `then` follows. Images come with the distance
+/// of their pixels, as in [`crate::packed::conv2d`].
 pub fn winograd(
     isa: Isa,
     par: &dyn Parallel,
     conv: &Conv2d,
     output: Output,
-    input: &[f32],
+    (input, from_pixel): (&[f32], usize),
     packed: &[f32],
     bias: Option<&[f32]>,
     then: &[Then<'_>],
     scratch: &mut [f32],
-    out: &mut [f32],
+    (out, pixel): (&mut [f32], usize),
 ) {
     assert!(applies(conv), "{conv:?} is not for Winograd's method");
     let shape = Shape::new(isa, conv, output);
     let [height, width] = shape.size;
-    assert_eq!(
-        input.len(),
-        product(&[conv.batch, conv.input[0], conv.input[1], conv.in_channels]),
-        "input of {conv:?}"
-    );
-    assert_eq!(out.len(), product(&[conv.batch, height, width, conv.out_channels]), "output of {conv:?}");
+    let pixels = product(&[conv.batch, height, width]);
+    let seen = product(&[conv.batch, conv.input[0], conv.input[1]]);
+    split::check_pixels(input.len(), seen, (conv.in_channels, from_pixel), conv);
+    split::check_pixels(out.len(), pixels, (conv.out_channels, pixel), conv);
     assert_eq!(packed.len(), packed_len(isa, conv, output), "packed weights of {conv:?}");
     assert!(bias.is_none_or(|bias| bias.len() == conv.out_channels), "bias of {conv:?}");
     assert!(then.iter().all(|then| match then {
-        Then::Add(other) | Then::Multiply(other) => other.len() == out.len(),
+        Then::Add(other) | Then::Multiply(other) => other.len() == product(&[pixels, conv.out_channels]),
         Then::Apply(_) => true,
     }));
     if out.is_empty() {
         return;
     }
-    let work = out.len().saturating_mul(9 * conv.in_channels);
+    let work = pixels.saturating_mul(conv.out_channels).saturating_mul(9 * conv.in_channels);
     let par = if work < WORTH_THREADS { &Serial } else { par };
     let slots = Slots::new(scratch, shape.slot(), par.width());
     let (blocks, parts) = shape.tasks(par.width());
     let transforms = Transforms::of(isa, output);
-    let job = Job { isa, conv, shape, transforms, input, packed, bias, then, out: out.as_mut_ptr() };
+    let distances = (from_pixel, pixel);
+    let job = Job { isa, conv, shape, transforms, input, packed, bias, then, out: out.as_mut_ptr(), distances };
     par.run(blocks * parts, &|task| {
         let share = |count: usize, part: usize, parts: usize| count * part / parts..count * (part + 1) / parts;
         let tiles = share(shape.tiles, task / parts, blocks);
@@ -234,6 +234,8 @@ struct Job<'a> {
     bias: Option<&'a [f32]>,
     then: &'a [Then<'a>],
     out: *mut f32,
+    /// Elements from one pixel to the next, of the input and of the output.
+    distances: (usize, usize),
 }
 
 // SAFETY: the output outlives the call, and no two tasks have a tile and a panel in common.
@@ -301,9 +303,9 @@ impl Job<'_> {
         let plane = self.shape.planes().0;
         assert!(to.len() >= (self.shape.output.matrices() - 1) * plane + self.shape.channels);
         let patch = Patch {
-            from: self.input.as_ptr().wrapping_add(pixel.wrapping_mul(conv.in_channels)),
-            line: conv.input[1] * conv.in_channels,
-            pixel: conv.in_channels,
+            from: self.input.as_ptr().wrapping_add(pixel.wrapping_mul(self.distances.0)),
+            line: conv.input[1] * self.distances.0,
+            pixel: self.distances.0,
             rows: inside(y, 0),
             columns: inside(x, 1),
             channels: conv.in_channels,
@@ -355,7 +357,7 @@ impl Job<'_> {
     fn transform_products(&self, tile: usize, columns: Range<usize>, from: &[f32]) {
         let (shape, channels) = (&self.shape, self.conv.out_channels);
         let (image, y, x) = shape.place(tile);
-        let at = ((image * shape.size[0] + y) * shape.size[1] + x) * channels + columns.start;
+        let (at, pixel) = ((image * shape.size[0] + y) * shape.size[1] + x, self.distances.1);
         let Steps { residual, limits, .. } = Steps::of(self.then);
         let plane = shape.planes().1;
         assert!(from.len() >= (shape.output.matrices() - 1) * plane + columns.len().next_multiple_of(ALIGN));
@@ -364,17 +366,18 @@ impl Job<'_> {
             plane,
             channels: columns.len(),
             bias: self.bias.map(|bias| bias[columns.clone()].as_ptr()),
-            residual: residual.map(|other| other[at..].as_ptr()),
+            residual: residual
+                .map(|other| (other[at * channels + columns.start..].as_ptr(), [shape.size[1] * channels, channels])),
             limits,
             // SAFETY: the tile's first pixel and the panel's first channel lie in the output.
-            to: unsafe { self.out.add(at) },
-            line: shape.size[1] * channels,
-            pixel: channels,
+            to: unsafe { self.out.add(at * pixel + columns.start) },
+            line: shape.size[1] * pixel,
+            pixel,
             rows: (shape.size[0] - y).min(shape.output.side()),
             columns: (shape.size[1] - x).min(shape.output.side()),
         };
         // SAFETY: `from` reaches to the last matrix, as was just asserted; rows and columns were cut to what lies in the
-        // output, which is as long as the residual, as `winograd` asserted, and no other task has this tile and panel. The
+        // output, whose length `winograd` asserted, with that of the residual, and no other task has this tile and panel. The
         // transforms belong to a held token.
         unsafe { (self.transforms.output)(&finished) };
     }
@@ -393,17 +396,15 @@ impl Job<'_> {
             let side_by_side = (shape.across - tile % shape.across).min(tiles.end - tile);
             let pixels = (side_by_side * shape.output.side()).min(shape.size[1] - x);
             for line in y..shape.size[0].min(y + shape.output.side()) {
-                let first = ((image * shape.size[0] + line) * shape.size[1] + x) * channels + columns.start;
-                let (runs, run) = match columns.len() == channels {
-                    true => (1, pixels * channels),
-                    false => (pixels, columns.len()),
+                let first = (image * shape.size[0] + line) * shape.size[1] + x;
+                let rows = first..first + pixels;
+                // SAFETY: these are pixels of this task's tiles in the output and channels of its panels, which no other
+                // task has.
+                let mut block = unsafe {
+                    let start = self.out.add(first * self.distances.1 + columns.start);
+                    Block::held(start, self.distances.1, rows.clone(), columns.clone())
                 };
-                for at in (0..runs).map(|i| first + i * channels) {
-                    // SAFETY: these are pixels of this task's tiles in the output and channels of its panels, which no
-                    // other task has.
-                    let values = unsafe { core::slice::from_raw_parts_mut(self.out.add(at), run) };
-                    finish(self.isa, then, at, values);
-                }
+                block.each_run(rows, channels, |at, values| finish(self.isa, then, at, values));
             }
             tile += side_by_side;
         }

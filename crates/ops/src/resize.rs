@@ -116,7 +116,7 @@ fn upsample(call: &mut Call<'_>, dims: usize, kind: Kind, out: usize) -> Result<
         Kind::Nearest { exact } => {
             let target = call.out(out, &sizes)?;
             for_dtype!(numbers, x.dtype, 0, T => {
-                nearest(call.parallel(), &resize, exact, elements::<T>(0, &x)?, elements_mut(out, target)?);
+                nearest(call.parallel(), &resize, exact, elements::<T>(0, &x)?, (elements_mut(out, target)?, inner));
                 Ok(())
             })
         }

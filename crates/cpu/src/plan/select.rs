@@ -5,8 +5,9 @@ use crate::quantize::{Product, element_wise, gate, limits, per_tensor, product};
 use crate::steps::{
     Affine, After, Any, ArgMaxPool, Attention, Combine, CombineKinds, Compare, Concat, Convert, Convolution,
     ConvolutionDynamic, ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Fill, Filter, GateBytes, Gated, Kind,
-    LayerNorm, MOST_AFTER, Map, MapBytes, MatMul, Mean, MeanInt8, Not, Pad, Parameters, Pool, PoolKind, Rearrange,
-    Repeat, ResizeBilinear, ResizeNearest, Select, Softmax, Step, SumBytes, Tail, ToBytes, Winograd, function, table,
+    LayerNorm, MOST_AFTER, Map, MapBytes, MatMul, Mean, MeanInt8, Not, Pad, Parameters, Pixels, Pool, PoolKind,
+    Rearrange, Repeat, ResizeBilinear, ResizeNearest, Select, Softmax, Step, SumBytes, Tail, ToBytes, Winograd,
+    function, table,
 };
 use crate::weights::{element_count, is_known};
 use sconce_format::ScalarType;
@@ -372,10 +373,11 @@ impl Site<'_> {
         conv.output()?;
         let (node, filter, bias) = (self.place, self.node.inputs[1], self.node.inputs.get(2).copied());
         let scratch = |kind| int8::scratch_len(self.options.isa, &conv, kind, self.width);
+        let pixels = Pixels::new(conv.in_channels, conv.out_channels);
         match product(self.graph, self.node) {
             Some(Product::Static { quantization, scales }) => {
-                let step =
-                    ConvolutionInt8 { node, conv, filter, layout, bias, quantization, scales, tail: Tail::Nothing };
+                let tail = Tail::Nothing;
+                let step = ConvolutionInt8 { node, conv, filter, layout, bias, quantization, scales, tail, pixels };
                 let (reads, scratch) = (vec![self.node.inputs[0]], scratch(int8::Kind::Bytes));
                 Some(Selected { step: Box::new(step), reads, scratch, before: Vec::new() })
             }
@@ -387,11 +389,11 @@ impl Site<'_> {
             None => {
                 let parameters = self.parameters()?;
                 if let Some(output) = self.winograd(&conv).filter(|_| layout == Filter::Rows) {
-                    let step = Winograd { node, conv, output, parameters, after: self.after(1) };
+                    let step = Winograd { node, conv, output, parameters, after: self.after(1), pixels };
                     let scratch = step.scratch(self.options.isa, self.width);
                     return Some(self.step(step, 1, scratch));
                 }
-                let convolution = Convolution { node, conv, parameters, layout, after: self.after(1) };
+                let convolution = Convolution { node, conv, parameters, layout, after: self.after(1), pixels };
                 Some(match self.gate(&conv) {
                     Some(gate) => self.gated(convolution, gate),
                     None => self.step(convolution, 1, 0),
@@ -437,15 +439,16 @@ impl Site<'_> {
     }
 
     fn depthwise(&self, geometry: Depthwise) -> Option<Selected> {
+        let (node, pixels) = (self.place, Pixels::new(geometry.channels, geometry.channels));
         if let Some(Product::Static { quantization, scales }) = product(self.graph, self.node) {
             let (filter, bias) = (self.node.inputs[1], self.node.inputs.get(2).copied());
-            let step =
-                DepthwiseInt8 { node: self.place, geometry, filter, bias, quantization, scales, tail: Tail::Nothing };
+            let tail = Tail::Nothing;
+            let step = DepthwiseInt8 { node, geometry, filter, bias, quantization, scales, tail, pixels };
             let reads = vec![self.node.inputs[0]];
             return geometry.output().map(|_| Selected { step: Box::new(step), reads, scratch: 0, before: Vec::new() });
         }
         let parameters = self.parameters()?;
-        let step = DepthwiseConvolution { node: self.place, geometry, parameters, after: self.after(1) };
+        let step = DepthwiseConvolution { node, geometry, parameters, after: self.after(1), pixels };
         geometry.output().map(|_| self.step(step, 1, 0))
     }
 
@@ -481,7 +484,8 @@ impl Site<'_> {
             }
             _ => return None,
         };
-        let step = Pool { kind, windows, after: self.after(1) };
+        let pixels = Pixels::new(windows.channels, windows.channels);
+        let step = Pool { kind, windows, after: self.after(1), pixels };
         match kind {
             PoolKind::MaxInt8 => {
                 matches!(self.kind(self.node.outputs[0])?, Kind::Int8(..)).then(|| self.step(step, 1, 0))
@@ -509,7 +513,8 @@ impl Site<'_> {
     }
 
     fn nearest(&self, size: [usize; 2]) -> Option<Selected> {
-        self.floats(ResizeNearest { resize: self.resize(size, false)?, after: self.after(1) })
+        let resize = self.resize(size, false)?;
+        self.floats(ResizeNearest { resize, after: self.after(1), pixels: Pixels::new(resize.inner, resize.inner) })
     }
 
     fn bilinear(&self, size: [usize; 2], align_corners: bool) -> Option<Selected> {
@@ -533,7 +538,7 @@ impl Site<'_> {
 
     fn rearrange(&self, strides: Vec<usize>, start: usize, what: &'static str) -> Option<Selected> {
         let size = self.element_size()?;
-        Some(self.step(Rearrange { size, shape: self.output().to_vec(), strides, start, what }, 1, 0))
+        Some(self.step(Rearrange::new(size, self.output().to_vec(), strides, start, what), 1, 0))
     }
 
     fn concat(&self, axis: usize) -> Option<Selected> {
@@ -542,7 +547,7 @@ impl Site<'_> {
         let widths =
             (0..self.node.inputs.len()).map(|index| element_count(&self.input(index)[axis..])?.checked_mul(size));
         let widths = widths.collect::<Option<Vec<_>>>()?;
-        Some(self.step(Concat { rows, widths }, self.node.inputs.len(), 0))
+        Some(self.step(Concat::new(rows, &widths), self.node.inputs.len(), 0))
     }
 }
 

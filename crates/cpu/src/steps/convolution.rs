@@ -1,6 +1,6 @@
 //! Convolutions and linear layers with constant filters.
 
-use super::{After, Context, Following, Part, Rows, Step, Window, Work, elements, elements_mut, times};
+use super::{After, Apart, Context, Following, Part, Rows, Step, Window, Work, elements, elements_mut, times};
 use crate::memory::Buffers;
 use crate::weights::{Known, Lengths, Weights};
 use sconce_graph::ValueId;
@@ -66,6 +66,40 @@ impl Parameters {
     }
 }
 
+/// Elements from one pixel to the next, of an image that is read and of one that is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pixels {
+    pub(crate) input: usize,
+    pub(crate) output: usize,
+}
+
+impl Pixels {
+    /// Of images with so many channels and nothing else.
+    pub(crate) fn new(input: usize, output: usize) -> Self {
+        Self { input, output }
+    }
+
+    /// Writes pixels of so many channels, in elements of so many bytes, apart; whether that can be.
+    pub(super) fn write_apart(&mut self, apart: Apart, channels: usize, size: usize) -> bool {
+        let pixel = apart.of_pixels(channels, size);
+        self.output = pixel.unwrap_or(self.output);
+        pixel.is_some()
+    }
+
+    /// Reads pixels of so many channels, in elements of so many bytes, apart.
+    pub(super) fn read_apart(&mut self, apart: Apart, channels: usize, size: usize) {
+        self.input = apart.of_pixels(channels, size).unwrap_or(self.input);
+    }
+}
+
+/// Whether images of such pixels are a step's first read.
+pub(super) fn is_image(read: usize, apart: Apart, channels: usize, size: usize) -> bool {
+    read == 0 && apart.of_pixels(channels, size).is_some()
+}
+
+/// Bytes of a number.
+const NUMBER: usize = size_of::<f32>();
+
 /// A convolution in words.
 pub(super) fn describe(conv: &Conv2d) -> String {
     let Conv2d { input: [h, w], in_channels, out_channels, kernel: [kh, kw], stride, .. } = conv;
@@ -92,6 +126,7 @@ pub(crate) struct Convolution {
     pub(crate) parameters: Parameters,
     pub(crate) layout: Filter,
     pub(crate) after: Vec<After>,
+    pub(crate) pixels: Pixels,
 }
 
 impl Convolution {
@@ -114,16 +149,22 @@ impl Step for Convolution {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         let weights = context.known.weights(self.node, || self.pack(context));
         let then = Following::new(&self.after, &buffers);
-        let input = elements(buffers.read(0));
-        conv2d(
-            context.isa,
-            context.par,
-            &self.conv,
-            input,
-            weights.packed(&context.known),
-            &then,
-            elements_mut(buffers.output),
-        );
+        let input = (elements(buffers.read(0)), self.pixels.input);
+        let output = (elements_mut(buffers.output), self.pixels.output);
+        conv2d(context.isa, context.par, &self.conv, input, weights.packed(&context.known), &then, output);
+    }
+
+    fn write_apart(&mut self, apart: Apart) -> bool {
+        self.pixels.write_apart(apart, self.conv.out_channels, NUMBER)
+    }
+
+    /// Neighbouring taps count as one only where nothing lies between pixels, so filters of many read a copy.
+    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
+        self.conv.kernel == [1, 1] && is_image(read, apart, self.conv.in_channels, NUMBER)
+    }
+
+    fn read_apart(&mut self, _: usize, apart: Apart) {
+        self.pixels.read_apart(apart, self.conv.in_channels, NUMBER);
     }
 
     fn describe(&self) -> String {
@@ -140,13 +181,14 @@ impl Step for Convolution {
 }
 
 /// The vertical geometry of a convolution of elements of so many bytes.
-pub(super) fn window(conv: &Conv2d, size: usize) -> Option<Window> {
+pub(super) fn window(conv: &Conv2d, pixels: Pixels, size: usize) -> Option<Window> {
     let [height, width] = conv.output()?;
     let reach = (conv.kernel[0] - 1) * conv.dilation[0];
     let inside = conv.padding[0] <= reach && conv.padding[2] <= reach;
     (conv.batch == 1 && !conv.transposed && inside).then_some(Window {
         rows: [conv.input[0], height],
-        bytes: [conv.input[1] * conv.in_channels * size, width * conv.out_channels * size],
+        bytes: [conv.input[1] * pixels.input * size, width * pixels.output * size],
+        elements: width * conv.out_channels,
         stride: conv.stride[0],
         reach,
         above: conv.padding[0],
@@ -162,7 +204,7 @@ pub(super) fn partly(conv: &Conv2d, part: &Part<'_>) -> Conv2d {
 
 impl Rows for Convolution {
     fn window(&self) -> Option<Window> {
-        window(&self.conv, size_of::<f32>())
+        window(&self.conv, self.pixels, NUMBER)
     }
 
     fn after(&self) -> &[After] {
@@ -176,7 +218,9 @@ impl Rows for Convolution {
     fn run_rows(&self, context: &Context<'_>, part: Part<'_>, then: &[Then<'_>], output: &mut [u8]) {
         let weights = context.known.weights(self.node, || self.pack(context));
         let (conv, packed) = (partly(&self.conv, &part), weights.packed(&context.known));
-        conv2d(context.isa, context.par, &conv, elements(part.input), packed, then, elements_mut(output));
+        let input = (elements(part.input), self.pixels.input);
+        let output = (elements_mut(output), self.pixels.output);
+        conv2d(context.isa, context.par, &conv, input, packed, then, output);
     }
 }
 
@@ -197,13 +241,25 @@ impl Gated {
 
 impl Step for Gated {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
-        let Convolution { node, conv, after, .. } = &self.convolution;
+        let Convolution { node, conv, after, pixels, .. } = &self.convolution;
         let weights = context.known.weights(*node, || self.convolution.pack(context));
         let then = Following::new(after, &buffers);
         let (input, gate) = (elements(buffers.read(0)), elements(buffers.read(self.gate)));
         let (gated, output) = (elements_mut(buffers.scratch), elements_mut(buffers.output));
         packed::gate(context.isa, context.par, conv, weights.packed(&context.known), gate, gated);
-        conv2d(context.isa, context.par, conv, input, gated, &then, output);
+        conv2d(context.isa, context.par, conv, (input, pixels.input), gated, &then, (output, pixels.output));
+    }
+
+    fn write_apart(&mut self, apart: Apart) -> bool {
+        self.convolution.write_apart(apart)
+    }
+
+    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
+        self.convolution.reads_apart(read, apart)
+    }
+
+    fn read_apart(&mut self, read: usize, apart: Apart) {
+        self.convolution.read_apart(read, apart);
     }
 
     fn describe(&self) -> String {
@@ -222,6 +278,7 @@ pub(crate) struct Winograd {
     pub(crate) output: Output,
     pub(crate) parameters: Parameters,
     pub(crate) after: Vec<After>,
+    pub(crate) pixels: Pixels,
 }
 
 impl Winograd {
@@ -245,10 +302,22 @@ impl Step for Winograd {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         let weights = context.known.weights(self.node, || self.pack(context));
         let then = Following::new(&self.after, &buffers);
-        let (input, packed) = (elements(buffers.read(0)), weights.packed(&context.known));
-        let (scratch, output) = (elements_mut(buffers.scratch), elements_mut(buffers.output));
+        let (input, packed) = ((elements(buffers.read(0)), self.pixels.input), weights.packed(&context.known));
+        let (scratch, output) = (elements_mut(buffers.scratch), (elements_mut(buffers.output), self.pixels.output));
         let (isa, par, bias) = (context.isa, context.par, weights.bias(&context.known));
         winograd::winograd(isa, par, &self.conv, self.output, input, packed, bias, &then, scratch, output);
+    }
+
+    fn write_apart(&mut self, apart: Apart) -> bool {
+        self.pixels.write_apart(apart, self.conv.out_channels, NUMBER)
+    }
+
+    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
+        is_image(read, apart, self.conv.in_channels, NUMBER)
+    }
+
+    fn read_apart(&mut self, _: usize, apart: Apart) {
+        self.pixels.read_apart(apart, self.conv.in_channels, NUMBER);
     }
 
     fn describe(&self) -> String {
@@ -267,6 +336,7 @@ pub(crate) struct DepthwiseConvolution {
     pub(crate) geometry: Depthwise,
     pub(crate) parameters: Parameters,
     pub(crate) after: Vec<After>,
+    pub(crate) pixels: Pixels,
 }
 
 impl DepthwiseConvolution {
@@ -288,8 +358,21 @@ impl Step for DepthwiseConvolution {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         let (isa, par, packed) = (context.isa, context.par, self.weights(context));
         let then = Following::new(&self.after, &buffers);
-        let (input, output) = (elements(buffers.read(0)), elements_mut(buffers.output));
+        let input = (elements(buffers.read(0)), self.pixels.input);
+        let output = (elements_mut(buffers.output), self.pixels.output);
         depthwise::depthwise(isa, par, &self.geometry, input, packed, &then, output);
+    }
+
+    fn write_apart(&mut self, apart: Apart) -> bool {
+        self.pixels.write_apart(apart, self.geometry.channels, NUMBER)
+    }
+
+    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
+        is_image(read, apart, self.geometry.channels, NUMBER)
+    }
+
+    fn read_apart(&mut self, _: usize, apart: Apart) {
+        self.pixels.read_apart(apart, self.geometry.channels, NUMBER);
     }
 
     fn rows(&self) -> Option<&dyn Rows> {
@@ -307,10 +390,10 @@ impl Step for DepthwiseConvolution {
 }
 
 /// The vertical geometry of a depthwise convolution of elements of so many bytes.
-pub(super) fn depthwise_window(geometry: &Depthwise, size: usize) -> Option<Window> {
+pub(super) fn depthwise_window(geometry: &Depthwise, pixels: Pixels, size: usize) -> Option<Window> {
     let Depthwise { batch, channels, input, kernel, stride, padding, dilation } = *geometry;
     let image = Conv2d { batch, input, kernel, stride, padding, dilation, ..Conv2d::linear(1, channels, channels) };
-    window(&Conv2d { groups: channels, ..image }, size)
+    window(&Conv2d { groups: channels, ..image }, pixels, size)
 }
 
 /// The depthwise convolution of a part of the image.
@@ -322,7 +405,7 @@ pub(super) fn depthwise_partly(geometry: &Depthwise, part: &Part<'_>) -> Depthwi
 
 impl Rows for DepthwiseConvolution {
     fn window(&self) -> Option<Window> {
-        depthwise_window(&self.geometry, size_of::<f32>())
+        depthwise_window(&self.geometry, self.pixels, NUMBER)
     }
 
     fn after(&self) -> &[After] {
@@ -336,6 +419,8 @@ impl Rows for DepthwiseConvolution {
     fn run_rows(&self, context: &Context<'_>, part: Part<'_>, then: &[Then<'_>], output: &mut [u8]) {
         let (isa, par, packed) = (context.isa, context.par, self.weights(context));
         let geometry = depthwise_partly(&self.geometry, &part);
-        depthwise::depthwise(isa, par, &geometry, elements(part.input), packed, then, elements_mut(output));
+        let input = (elements(part.input), self.pixels.input);
+        let output = (elements_mut(output), self.pixels.output);
+        depthwise::depthwise(isa, par, &geometry, input, packed, then, output);
     }
 }

@@ -1,6 +1,7 @@
 //! Windows over images, and images in other sizes.
 
-use super::{After, Context, Following, Step, elements, elements_mut};
+use super::convolution::is_image;
+use super::{After, Apart, Context, Following, Pixels, Step, elements, elements_mut};
 use crate::memory::Buffers;
 use sconce_kernels::resize::{Filter, Resize, nearest, resample};
 use sconce_kernels::windows::{Windows, argmax_pool, avg_pool, max_pool};
@@ -21,19 +22,44 @@ pub(crate) struct Pool {
     pub(crate) kind: PoolKind,
     pub(crate) windows: Windows,
     pub(crate) after: Vec<After>,
+    pub(crate) pixels: Pixels,
+}
+
+impl Pool {
+    /// Bytes of an element.
+    fn size(&self) -> usize {
+        match self.kind {
+            PoolKind::Mean | PoolKind::Max => size_of::<f32>(),
+            PoolKind::MaxInt8 => 1,
+        }
+    }
 }
 
 impl Step for Pool {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         let then = Following::new(&self.after, &buffers);
         let (isa, par, windows) = (context.isa, context.par, &self.windows);
-        let (input, output) = (buffers.read(0), buffers.output);
+        let (input, output, from, to) = (buffers.read(0), buffers.output, self.pixels.input, self.pixels.output);
         match self.kind {
-            PoolKind::Mean => avg_pool(isa, par, windows, elements(input), elements_mut(output)),
-            PoolKind::Max => max_pool::<f32>(isa, par, windows, elements(input), elements_mut(output)),
-            PoolKind::MaxInt8 => return max_pool::<i8>(isa, par, windows, elements(input), elements_mut(output)),
+            PoolKind::Mean => avg_pool(isa, par, windows, (elements(input), from), (elements_mut(output), to)),
+            PoolKind::Max => max_pool::<f32>(isa, par, windows, (elements(input), from), (elements_mut(output), to)),
+            PoolKind::MaxInt8 => {
+                return max_pool::<i8>(isa, par, windows, (elements(input), from), (elements_mut(output), to));
+            }
         }
         then.finish(context, elements_mut(output));
+    }
+
+    fn write_apart(&mut self, apart: Apart) -> bool {
+        self.after.is_empty() && self.pixels.write_apart(apart, self.windows.channels, self.size())
+    }
+
+    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
+        is_image(read, apart, self.windows.channels, self.size())
+    }
+
+    fn read_apart(&mut self, _: usize, apart: Apart) {
+        self.pixels.read_apart(apart, self.windows.channels, self.size());
     }
 
     fn describe(&self) -> String {
@@ -61,6 +87,7 @@ impl Step for ArgMaxPool {
 pub(crate) struct ResizeNearest {
     pub(crate) resize: Resize,
     pub(crate) after: Vec<After>,
+    pub(crate) pixels: Pixels,
 }
 
 impl Step for ResizeNearest {
@@ -68,8 +95,12 @@ impl Step for ResizeNearest {
         let then = Following::new(&self.after, &buffers);
         let input: &[f32] = elements(buffers.read(0));
         let output: &mut [f32] = elements_mut(buffers.output);
-        nearest(context.par, &self.resize, false, input, output);
+        nearest(context.par, &self.resize, false, input, (output, self.pixels.output));
         then.finish(context, output);
+    }
+
+    fn write_apart(&mut self, apart: Apart) -> bool {
+        self.after.is_empty() && self.pixels.write_apart(apart, self.resize.inner, size_of::<f32>())
     }
 
     fn describe(&self) -> String {

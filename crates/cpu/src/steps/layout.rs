@@ -1,29 +1,68 @@
 //! Elements that move and do not change.
 
-use super::{Context, Step};
+use super::{Apart, Context, Step};
 use crate::memory::Buffers;
 use sconce_kernels::copy::{Copy, contiguous_strides, copy};
 
 /// A copy between two layouts: transposes and slices.
 pub(crate) struct Rearrange {
     /// Bytes of an element.
-    pub(crate) size: usize,
+    size: usize,
     /// Sizes of the output.
-    pub(crate) shape: Vec<usize>,
+    shape: Vec<usize>,
     /// Steps in the input along each dimension of the output.
-    pub(crate) strides: Vec<usize>,
+    strides: Vec<usize>,
     /// Where the input starts.
-    pub(crate) start: usize,
-    pub(crate) what: &'static str,
+    start: usize,
+    /// Steps in the output along each dimension.
+    to_strides: Vec<usize>,
+    what: &'static str,
+}
+
+impl Rearrange {
+    /// Elements of `size` bytes to an output of this shape, from `start` on and with these steps in the input.
+    pub(crate) fn new(size: usize, shape: Vec<usize>, strides: Vec<usize>, start: usize, what: &'static str) -> Self {
+        let to_strides = contiguous_strides(&shape)[..shape.len()].to_vec();
+        Self { size, shape, strides, start, to_strides, what }
+    }
+
+    /// A place, and steps from there along the dimensions of the output, where rows lie apart; if none leads out of a row.
+    fn spread(&self, start: usize, strides: &[usize], apart: Apart) -> Option<(usize, Vec<usize>)> {
+        let elements = |bytes: usize| bytes.is_multiple_of(self.size).then(|| bytes / self.size);
+        let (width, stride) = (elements(apart.width)?.max(1), elements(apart.stride)?);
+        let spread = |place: usize| place / width * stride + place % width;
+        let dims = || self.shape.iter().zip(strides).filter(|(size, _)| **size > 1);
+        let along: usize = dims().filter(|(_, step)| **step < width).map(|(size, step)| (size - 1) * step).sum();
+        let whole = dims().all(|(_, step)| *step < width || step.is_multiple_of(width));
+        let inside = whole && start % width + along < width;
+        inside.then(|| (spread(start), strides.iter().map(|&step| spread(step)).collect()))
+    }
 }
 
 impl Step for Rearrange {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
-        let to_strides = contiguous_strides(&self.shape);
-        let layout =
-            Copy { shape: &self.shape, from_strides: &self.strides, to_strides: &to_strides[..self.shape.len()] };
+        let layout = Copy { shape: &self.shape, from_strides: &self.strides, to_strides: &self.to_strides };
         let from = &buffers.read(0)[self.start * self.size..];
         copy(context.isa, context.par, self.size, &layout, from, buffers.output);
+    }
+
+    fn write_apart(&mut self, apart: Apart) -> bool {
+        let spread = self.spread(0, &self.to_strides, apart);
+        let can = spread.is_some();
+        if let Some((_, strides)) = spread {
+            self.to_strides = strides;
+        }
+        can
+    }
+
+    fn reads_apart(&self, _: usize, apart: Apart) -> bool {
+        self.spread(self.start, &self.strides, apart).is_some()
+    }
+
+    fn read_apart(&mut self, _: usize, apart: Apart) {
+        if let Some((start, strides)) = self.spread(self.start, &self.strides, apart) {
+            (self.start, self.strides) = (start, strides);
+        }
     }
 
     fn describe(&self) -> String {
@@ -35,24 +74,68 @@ impl Step for Rearrange {
 pub(crate) struct Concat {
     /// How many times the inputs take turns.
     pub(crate) rows: usize,
-    /// Bytes of each input per turn.
-    pub(crate) widths: Vec<usize>,
+    /// What is still to be copied.
+    pub(crate) parts: Vec<ConcatPart>,
+    /// Bytes of all inputs per turn, and from one turn to the next.
+    pub(crate) all: Apart,
+}
+
+/// An input among others.
+pub(crate) struct ConcatPart {
+    /// Where its bytes of a turn start.
+    pub(crate) start: usize,
+    /// How many there are.
+    pub(crate) width: usize,
+    /// From those of one turn to those of the next, where they come from.
+    from: usize,
+}
+
+impl Concat {
+    /// Inputs of so many bytes per turn.
+    pub(crate) fn new(rows: usize, widths: &[usize]) -> Self {
+        let mut total = 0;
+        let parts = widths.iter().map(|&width| {
+            total += width;
+            ConcatPart { start: total - width, width, from: width }
+        });
+        let parts = parts.collect();
+        Self { rows, parts, all: Apart { width: total, stride: total } }
+    }
 }
 
 impl Step for Concat {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
-        let total: usize = self.widths.iter().sum();
-        let mut start = 0;
-        for (index, &width) in self.widths.iter().enumerate() {
-            let shape = [self.rows, width];
-            let layout = Copy { shape: &shape, from_strides: &[width, 1], to_strides: &[total, 1] };
-            copy(context.isa, context.par, 1, &layout, buffers.read(index), &mut buffers.output[start..]);
-            start += width;
+        for (index, part) in self.parts.iter().enumerate() {
+            let shape = [self.rows, part.width];
+            let layout = Copy { shape: &shape, from_strides: &[part.from, 1], to_strides: &[self.all.stride, 1] };
+            copy(context.isa, context.par, 1, &layout, buffers.read(index), &mut buffers.output[part.start..]);
         }
     }
 
+    fn write_apart(&mut self, apart: Apart) -> bool {
+        let rows_alike = apart.width == self.all.width;
+        if rows_alike {
+            self.all = apart;
+        }
+        rows_alike
+    }
+
+    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
+        self.parts.get(read).is_some_and(|part| part.width == apart.width)
+    }
+
+    fn read_apart(&mut self, read: usize, apart: Apart) {
+        if let Some(part) = self.parts.get_mut(read) {
+            part.from = apart.stride;
+        }
+    }
+
+    fn concat(&mut self) -> Option<&mut Concat> {
+        Some(self)
+    }
+
     fn describe(&self) -> String {
-        format!("{} rows of {} inputs side by side", self.rows, self.widths.len())
+        format!("{} rows of {} inputs side by side", self.rows, self.parts.len())
     }
 }
 

@@ -1,8 +1,11 @@
 //! Convolutions and linear layers of bytes.
 
-use super::convolution::{depthwise_partly, depthwise_products, depthwise_window, describe, partly, products, window};
+use super::convolution::{
+    depthwise_partly, depthwise_products, depthwise_window, describe, is_image, partly, products, window,
+};
 use super::{
-    After, Context, Filter, Following, Part, ROW_HEAD, Rows, Step, Tail, Window, Work, elements, elements_mut,
+    After, Apart, Context, Filter, Following, Part, Pixels, ROW_HEAD, Rows, Step, Tail, Window, Work, elements,
+    elements_mut,
 };
 use crate::memory::Buffers;
 use crate::weights::{Lengths, Weights};
@@ -24,6 +27,7 @@ pub(crate) struct ConvolutionInt8 {
     /// The scales of input and output.
     pub(crate) scales: (f32, f32),
     pub(crate) tail: Tail,
+    pub(crate) pixels: Pixels,
 }
 
 /// A filter's bytes, as the kernel takes them.
@@ -77,8 +81,12 @@ impl Step for ConvolutionInt8 {
         let (input, packed) =
             (elements(buffers.read(0)), (weights.packed(&context.known), weights.scales(&context.known)));
         let how = (&self.quantization, self.tail.of(&buffers));
-        let (output, scratch) = (elements_mut(buffers.output), buffers.scratch);
+        let (output, scratch) = ((elements_mut(buffers.output), self.pixels.output), buffers.scratch);
         int8::conv2d(context.isa, context.par, &self.conv, how, input, packed, output, scratch);
+    }
+
+    fn write_apart(&mut self, apart: Apart) -> bool {
+        self.pixels.write_apart(apart, self.conv.out_channels, 1)
     }
 
     fn take_tail(&mut self, tail: Tail) -> bool {
@@ -109,7 +117,7 @@ impl Step for ConvolutionInt8 {
 
 impl Rows for ConvolutionInt8 {
     fn window(&self) -> Option<Window> {
-        window(&self.conv, 1)
+        window(&self.conv, self.pixels, 1)
     }
 
     fn row_scratch(&self, isa: Isa) -> usize {
@@ -126,7 +134,8 @@ impl Rows for ConvolutionInt8 {
         let (input, packed) = (elements(part.input), (weights.packed(&context.known), weights.scales(&context.known)));
         let scratch = &mut part.scratch[..int8::scratch_len(isa, &conv, Kind::Bytes, 1)];
         let how = (&self.quantization, self.tail.alone());
-        int8::conv2d(isa, par, &conv, how, input, packed, elements_mut(output), scratch);
+        let output = (elements_mut(output), self.pixels.output);
+        int8::conv2d(isa, par, &conv, how, input, packed, output, scratch);
     }
 }
 
@@ -140,6 +149,7 @@ pub(crate) struct DepthwiseInt8 {
     /// The scales of input and output.
     pub(crate) scales: (f32, f32),
     pub(crate) tail: Tail,
+    pub(crate) pixels: Pixels,
 }
 
 impl DepthwiseInt8 {
@@ -161,7 +171,7 @@ impl DepthwiseInt8 {
 
 impl Rows for DepthwiseInt8 {
     fn window(&self) -> Option<Window> {
-        depthwise_window(&self.geometry, 1)
+        depthwise_window(&self.geometry, self.pixels, 1)
     }
 
     fn prepare(&self, context: &Context<'_>) {
@@ -170,9 +180,10 @@ impl Rows for DepthwiseInt8 {
 
     fn run_rows(&self, context: &Context<'_>, part: Part<'_>, _: &[Then<'_>], output: &mut [u8]) {
         let (isa, par, packed) = (context.isa, context.par, self.weights(context));
-        let (geometry, input) = (depthwise_partly(&self.geometry, &part), elements(part.input));
+        let (geometry, input) = (depthwise_partly(&self.geometry, &part), (elements(part.input), self.pixels.input));
         let how = (self.quantization, self.tail.alone());
-        depthwise::int8::depthwise(isa, par, &geometry, input, packed, how, elements_mut(output));
+        let output = (elements_mut(output), self.pixels.output);
+        depthwise::int8::depthwise(isa, par, &geometry, input, packed, how, output);
     }
 }
 
@@ -180,8 +191,21 @@ impl Step for DepthwiseInt8 {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         let (isa, par, packed) = (context.isa, context.par, self.weights(context));
         let how = (self.quantization, self.tail.of(&buffers));
-        let (input, output) = (elements(buffers.read(0)), elements_mut(buffers.output));
+        let input = (elements(buffers.read(0)), self.pixels.input);
+        let output = (elements_mut(buffers.output), self.pixels.output);
         depthwise::int8::depthwise(isa, par, &self.geometry, input, packed, how, output);
+    }
+
+    fn write_apart(&mut self, apart: Apart) -> bool {
+        self.pixels.write_apart(apart, self.geometry.channels, 1)
+    }
+
+    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
+        is_image(read, apart, self.geometry.channels, 1)
+    }
+
+    fn read_apart(&mut self, _: usize, apart: Apart) {
+        self.pixels.read_apart(apart, self.geometry.channels, 1);
     }
 
     fn take_tail(&mut self, tail: Tail) -> bool {

@@ -10,7 +10,7 @@
 //!           ├ kept ┤ new ┤        ├ kept ┤ new ┤
 //! ```
 
-use super::{After, Context, Following, Step, Work};
+use super::{After, Apart, Context, Following, Step, Work};
 use crate::memory::{ALIGN, Buffers};
 use sconce_kernels::epilogue::Then;
 use sconce_kernels::{Isa, Serial, split};
@@ -46,8 +46,10 @@ pub(crate) trait Rows {
 pub(crate) struct Window {
     /// Rows of the input and the output.
     pub(crate) rows: [usize; 2],
-    /// Bytes of a row of the input and the output.
+    /// Bytes from a row of the input to the next, and of the output.
     pub(crate) bytes: [usize; 2],
+    /// Elements of a row of the output.
+    pub(crate) elements: usize,
     pub(crate) stride: usize,
     /// Rows that a filter reaches below its first.
     pub(crate) reach: usize,
@@ -118,6 +120,13 @@ impl Strips {
         pays.then_some(windows)
     }
 
+    /// Takes the windows anew, of steps that read or write their rows otherwise now.
+    fn measure(&mut self) {
+        for (window, stage) in self.windows.iter_mut().zip(&self.stages) {
+            *window = stage.rows().and_then(|rows| rows.window()).unwrap_or(*window);
+        }
+    }
+
     /// Bytes of scratch of all tasks.
     pub(crate) fn scratch(&self) -> usize {
         self.held.iter().sum::<usize>().max(ALIGN) * self.tasks
@@ -142,12 +151,14 @@ impl Strips {
             rest = after;
         }
         state.scratch = rest;
-        let (last, row) = (self.stages.len() - 1, self.windows[self.stages.len() - 1].bytes[1]);
+        let last = self.stages.len() - 1;
+        let Window { bytes: [_, row], elements, .. } = self.windows[last];
         for first in rows.clone().step_by(self.rows) {
             let strip = first..rows.end.min(first + self.rows);
-            let place = (strip.start - rows.start) * row..(strip.end - rows.start) * row;
-            let elements = strip.start * row / size_of::<f32>()..strip.end * row / size_of::<f32>();
-            state.ensure(last, &strip, &then.part(elements), &mut output[place]);
+            // Behind the last pixel of all there may be nothing.
+            let place = (strip.start - rows.start) * row..output.len().min((strip.end - rows.start) * row);
+            let then = then.part(strip.start * elements..strip.end * elements);
+            state.ensure(last, &strip, &then, &mut output[place]);
         }
     }
 }
@@ -210,7 +221,7 @@ impl State<'_> {
             Some(held) => (&*held.bytes, held.rows.start),
             None => (self.input, 0),
         };
-        let input = &input[(seen.start - first) * row..(seen.end - first) * row];
+        let input = &input[(seen.start - first) * row..input.len().min((seen.end - first) * row)];
         let part = Part { input, rows: seen.len(), outside: window.outside(rows), scratch: self.scratch };
         step.run_rows(self.context, part, then, output);
     }
@@ -253,9 +264,26 @@ impl Step for Strips {
         let scratch = (&mut buffers.scratch[..window.rows[1].div_ceil(part) * scratch], scratch);
         split::chunks2(context.par, output, scratch, |task, output, scratch| {
             let first = task * part;
-            let rows = first..first + output.len() / window.bytes[1];
+            let rows = first..first + output.len().div_ceil(window.bytes[1]);
             self.make(&alone, input, &then, rows, scratch, output);
         });
+    }
+
+    fn write_apart(&mut self, apart: Apart) -> bool {
+        let can = self.stages.last_mut().is_some_and(|stage| stage.write_apart(apart));
+        self.measure();
+        can
+    }
+
+    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
+        read == 0 && self.stages.first().is_some_and(|stage| stage.reads_apart(read, apart))
+    }
+
+    fn read_apart(&mut self, read: usize, apart: Apart) {
+        if let Some(stage) = self.stages.first_mut() {
+            stage.read_apart(read, apart);
+        }
+        self.measure();
     }
 
     fn describe(&self) -> String {
@@ -300,7 +328,7 @@ mod tests {
     /// A filter of `reach + 1` rows that makes an image of `height` rows.
     fn layer(height: usize, reach: usize, stride: usize) -> Layer {
         let (rows, bytes) = ([height * stride, height], [1024; 2]);
-        Layer(Some(Window { rows, bytes, stride, reach, above: reach / 2 }))
+        Layer(Some(Window { rows, bytes, elements: bytes[1] / 4, stride, reach, above: reach / 2 }))
     }
 
     fn pays(layers: &[Layer], width: usize) -> bool {

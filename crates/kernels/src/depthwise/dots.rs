@@ -25,7 +25,7 @@ mod arm;
 mod x86;
 
 use super::int8::{Quantization, Weights};
-use super::{Axis, Depthwise, Line, each_part};
+use super::{Axis, Depthwise, Line, Pixels, each_part};
 use crate::split::Block;
 #[cfg(target_arch = "aarch64")]
 use arm as machine;
@@ -116,22 +116,22 @@ pub(super) fn depthwise(
     input: &[i8],
     packed: &[i32],
     (q, after): (Quantization, impl Fn(Range<usize>, &mut Block<'_, i8>) + Sync),
-    output: &mut [i8],
+    (output, pixels): (&mut [i8], Pixels),
 ) {
     let axis = geometry.axis(1);
     let outside = [q.input_zero; WIDEST];
     assert_eq!(packed.len(), packed_len(geometry), "packed weights of {geometry:?}");
-    each_part(par, geometry, size, WIDEST, output, |rows, lines, block| {
+    each_part(par, geometry, size, WIDEST, (output, pixels), |rows, lines, block| {
         for first in block.columns.clone().step_by(WIDEST) {
             let width = block_width(geometry, first);
             let strip = Strip {
                 input: input.as_ptr().wrapping_add(first),
                 outside: outside.as_ptr(),
-                row_step: geometry.row_step(),
+                row_step: geometry.row_step(pixels),
                 packed: packed[first * words(geometry)..][..width * words(geometry)].as_ptr(),
                 groups: groups(geometry),
                 output: block.raw().0.wrapping_add(first - block.columns.start),
-                pixel: geometry.channels,
+                pixels,
                 count: (block.columns.end - first).min(width),
                 across: size[1],
                 axis,
@@ -149,9 +149,9 @@ pub(super) fn depthwise(
 /// What one block of channels has for all rows.
 ///
 /// # Safety
-/// For each [`Line`] and `ky < line.rows`, `count` bytes at `input + line.input + ky * row_step + x * pixel`, `x <
+/// For each [`Line`] and `ky < line.rows`, `count` bytes at `input + line.input + ky * row_step + x * pixels.input`, `x <
 /// axis.input`, are readable; so are as many bytes at `outside` and the words of a block at `packed`, see the module's text.
-/// `count` bytes at `output + line.output + x * pixel`, `x < across`, are writable. `count` is at most the block's
+/// `count` bytes at `output + line.output + x * pixels.output`, `x < across`, are writable. `count` is at most the block's
 /// width, and `line.first + line.rows` at most `MOST_ROWS`.
 struct Strip {
     input: *const i8,
@@ -160,7 +160,7 @@ struct Strip {
     packed: *const i32,
     groups: usize,
     output: *mut i8,
-    pixel: usize,
+    pixels: Pixels,
     count: usize,
     across: usize,
     axis: Axis,
@@ -214,7 +214,7 @@ unsafe fn strip<B: Bytes, const KW: usize, const STEP: usize, const ROWS: usize>
     for line in lines {
         let mut rows: [Row; MOST_ROWS] = [(s.outside, 0); MOST_ROWS];
         for (ky, row) in rows[line.first..].iter_mut().take(line.rows).enumerate() {
-            *row = (s.input.wrapping_add(line.input + ky * s.row_step), s.pixel);
+            *row = (s.input.wrapping_add(line.input + ky * s.row_step), s.pixels.input);
         }
         for first in (0..s.across).step_by(STEP_OUTPUTS) {
             let x = first.min(s.across.saturating_sub(STEP_OUTPUTS));
@@ -222,7 +222,7 @@ unsafe fn strip<B: Bytes, const KW: usize, const STEP: usize, const ROWS: usize>
             // The columns of this step that lie in the image.
             let end = s.axis.input + s.axis.before;
             let (from, to) = (s.axis.before.saturating_sub(start), end.saturating_sub(start));
-            let output = s.output.wrapping_add(line.output + x * s.pixel);
+            let output = s.output.wrapping_add(line.output + x * s.pixels.output);
             // SAFETY: the caller's promise; the outputs from `x` on lie in the row.
             unsafe {
                 let (some, all) = (B::part(s.count), B::part(B::BYTES));
@@ -268,7 +268,7 @@ unsafe fn step<B: Bytes, const KW: usize, const STEP: usize, const ROWS: usize>(
         let most = f32::from(i16::from(q.limits.1) - i16::from(q.output_zero));
         for (o, sums) in sums.iter().enumerate().take(s.across) {
             let bytes = B::quantize(*sums, scales, most, q.output_zero.into()).at_least(q.limits.0);
-            bytes.flip(flip).store(output.add(o * s.pixel), part);
+            bytes.flip(flip).store(output.add(o * s.pixels.output), part);
         }
     }
 }

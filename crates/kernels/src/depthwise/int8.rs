@@ -11,7 +11,7 @@
 //! The order of what is packed depends on the path, so weights are packed for an instruction set and a geometry.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::dots;
-use super::{BLOCK, Depthwise, Line, each_part};
+use super::{BLOCK, Depthwise, Line, Pixels, each_part};
 use crate::bytes::Tail;
 use crate::gemm::clamp;
 use crate::isa::Isa;
@@ -135,32 +135,34 @@ fn pack_rows(g: &Depthwise, from: Weights<'_>, input_zero: i8, packed: &mut [i32
     }
 }
 
-/// Convolves `input` with weights from [`pack`]; `tail` follows.
+/// Convolves `input` with weights from [`pack`]; `tail` follows. Images come with the distance of their pixels.
 pub fn depthwise(
     isa: Isa,
     par: &dyn Parallel,
     geometry: &Depthwise,
-    input: &[i8],
+    (input, from_pixel): (&[i8], usize),
     packed: &[i32],
     (quantization, tail): (Quantization, Tail<'_>),
-    output: &mut [i8],
+    (output, pixel): (&mut [i8], usize),
 ) {
-    let size = geometry.check(input.len(), output.len());
-    tail.check(output.len());
+    let pixels = Pixels { input: from_pixel, output: pixel };
+    let size = geometry.check((input.len(), output.len()), pixels);
+    tail.check(geometry.batch * size[0] * size[1] * geometry.channels);
     assert_eq!(packed.len(), packed_len(isa, geometry), "packed weights of {geometry:?}");
     if output.is_empty() {
         return;
     }
     let after = |rows: Range<usize>, block: &mut Block<'_, i8>| {
         if !matches!(tail, Tail::Nothing) {
-            block.each_run(rows.start * size[1]..rows.end * size[1], |at, run| tail.take(isa, at, run));
+            let pixels = rows.start * size[1]..rows.end * size[1];
+            block.each_run(pixels, geometry.channels, |at, run| tail.take(isa, at, run));
         }
     };
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     if let Some(token) = token(isa, geometry) {
-        return dots::depthwise(token, par, geometry, size, input, packed, (quantization, after), output);
+        return dots::depthwise(token, par, geometry, size, input, packed, (quantization, after), (output, pixels));
     }
-    plain(isa, par, geometry, size, input, packed, (quantization, after), output);
+    plain(isa, par, geometry, size, input, packed, (quantization, after), (output, pixels));
 }
 
 /// The plain path: pixel by pixel, some channels at a time.
@@ -172,18 +174,18 @@ fn plain(
     input: &[i8],
     packed: &[i32],
     (quantization, after): (Quantization, impl Fn(Range<usize>, &mut Block<'_, i8>) + Sync),
-    output: &mut [i8],
+    (output, pixels): (&mut [i8], Pixels),
 ) {
     let width = size[1];
     let outside = [quantization.input_zero; CHUNK];
-    each_part(par, geometry, size, BLOCK, output, |rows, lines, block| {
+    each_part(par, geometry, size, BLOCK, (output, pixels), |rows, lines, block| {
         let mut sums = [0; CHUNK];
         for (row, line) in rows.clone().zip(lines) {
             isa.vectorize(
                 #[inline(always)]
                 || {
                     for x in 0..width {
-                        let pixel = Pixel { geometry, line, x, taps: geometry.axis(1).taps(x) };
+                        let pixel = Pixel { geometry, pixels, line, x, taps: geometry.axis(1).taps(x) };
                         let first = block.columns.start;
                         for (i, output) in block.row(row * width + x).chunks_mut(CHUNK).enumerate() {
                             let (first, count) = (first + i * CHUNK, output.len());
@@ -203,6 +205,7 @@ fn plain(
 /// An output pixel.
 struct Pixel<'a> {
     geometry: &'a Depthwise,
+    pixels: Pixels,
     line: &'a Line,
     x: usize,
     /// The columns of the kernel that lie in the image.
@@ -218,8 +221,8 @@ impl Pixel<'_> {
             let row_inside = ky >= line.first && ky < line.first + line.rows;
             for kx in 0..g.kernel[1] {
                 let values = if row_inside && self.taps.contains(&kx) {
-                    let row = line.input + (ky - line.first) * g.row_step();
-                    &input[row + (self.x * g.stride[1] + kx * g.dilation[1] - g.padding[1]) * g.channels..]
+                    let row = line.input + (ky - line.first) * g.row_step(self.pixels);
+                    &input[row + (self.x * g.stride[1] + kx * g.dilation[1] - g.padding[1]) * self.pixels.input..]
                 } else {
                     outside
                 };

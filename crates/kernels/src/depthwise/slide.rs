@@ -6,7 +6,7 @@
 //! height is the same code.
 #![allow(unsafe_code, reason = "loads and stores of the micro-kernels")]
 
-use super::{Axis, BLOCK, Line};
+use super::{Axis, BLOCK, Line, Pixels};
 use crate::gemm::lanes::{Lanes, Portable};
 use crate::isa::Isa;
 use core::ops::Range;
@@ -15,16 +15,16 @@ use core::ops::Range;
 ///
 /// # Safety
 /// Vectors are of `count <= LANES` channels. For each [`Line`] and `ky < rows`, the input vectors at `input +
-/// line.input + ky * row_step + x * pixel`, `x < axis.input`, are readable; so are `LANES` weights at `bias` and at
+/// line.input + ky * row_step + x * pixels.input`, `x < axis.input`, are readable; so are `LANES` weights at `bias` and at
 /// `weights + ((line.first + ky) * axis.kernel + kx) * BLOCK`, `kx < axis.kernel`. The output vectors at `output +
-/// line.output + x * pixel`, `x < across`, are writable. The output positions `inside` have all taps in the input.
+/// line.output + x * pixels.output`, `x < across`, are writable. The output positions `inside` have all taps in the input.
 pub(super) struct Strip {
     pub(super) input: *const f32,
     pub(super) row_step: usize,
     pub(super) bias: *const f32,
     pub(super) weights: *const f32,
     pub(super) output: *mut f32,
-    pub(super) pixel: usize,
+    pub(super) pixels: Pixels,
     pub(super) count: usize,
     pub(super) across: usize,
     pub(super) axis: Axis,
@@ -125,11 +125,11 @@ unsafe fn step<S: Lanes, const KW: usize, const STEP: usize, const XB: usize>(
     // SAFETY: weights and outputs are those listed at `Strip`.
     unsafe {
         let mut acc = [S::load(s.bias); XB];
-        let left = (x * s.axis.stride).wrapping_sub(s.axis.before).wrapping_mul(s.pixel);
+        let left = (x * s.axis.stride).wrapping_sub(s.axis.before).wrapping_mul(s.pixels.input);
         let mut row = s.input.wrapping_add(line.input).wrapping_add(left);
         let mut weights = s.weights.wrapping_add(line.first * s.axis.kernel * BLOCK);
         for _ in 0..line.rows {
-            let load = |column: usize| load(row.wrapping_add(column * s.pixel), column);
+            let load = |column: usize| load(row.wrapping_add(column * s.pixels.input), column);
             match KW {
                 0 => any_taps::<S, XB>(s, weights, &mut acc, load),
                 _ => window::<S, KW, STEP, XB>(weights, &mut acc, load),
@@ -143,12 +143,13 @@ unsafe fn step<S: Lanes, const KW: usize, const STEP: usize, const XB: usize>(
                 *acc = S::at_most(high, S::at_least(low, *acc));
             }
         }
-        let to = s.output.wrapping_add(line.output + x * s.pixel);
+        let pixel = s.pixels.output;
+        let to = s.output.wrapping_add(line.output + x * pixel);
         match (s.across >= XB, s.count < S::LANES) {
-            (true, false) => (0..XB).for_each(|o| S::store(to.add(o * s.pixel), acc[o])),
-            (true, true) => (0..XB).for_each(|o| S::store_part(to.add(o * s.pixel), acc[o], s.count)),
-            (false, false) => (0..s.across).for_each(|o| S::store(to.add(o * s.pixel), acc[o])),
-            (false, true) => (0..s.across).for_each(|o| S::store_part(to.add(o * s.pixel), acc[o], s.count)),
+            (true, false) => (0..XB).for_each(|o| S::store(to.add(o * pixel), acc[o])),
+            (true, true) => (0..XB).for_each(|o| S::store_part(to.add(o * pixel), acc[o], s.count)),
+            (false, false) => (0..s.across).for_each(|o| S::store(to.add(o * pixel), acc[o])),
+            (false, true) => (0..s.across).for_each(|o| S::store_part(to.add(o * pixel), acc[o], s.count)),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Depthwise convolution against loops over taps, around the edges of vectors, steps, images and threads.
 use super::*;
 use crate::bytes::{Tail, tests::with_tails};
-use crate::testing::{Random, assert_close, pool};
+use crate::testing::{Random, assert_close, gather, pool, spread};
 
 /// The input position of a tap, unless it lies outside.
 fn source(axis: &Axis, at: usize, tap: usize) -> Option<usize> {
@@ -84,10 +84,13 @@ fn check(g: &Depthwise, random: &mut Random) {
     pack(g.channels, g.kernel, &weights, bias, &mut packed);
     let pool = pool();
     for isa in Isa::available() {
-        for par in [&Serial as &dyn Parallel, &pool] {
-            let mut output = vec![f32::NAN; expected.len()];
-            depthwise(isa, par, g, &input, &packed, lists[choice], &mut output);
-            assert_close(&output, &expected, 1e-5, &(isa, g, choice));
+        for (par, gap) in [(&Serial as &dyn Parallel, 0), (&pool, 0), (&Serial, 3), (&pool, 5)] {
+            let (from, to) = (g.channels + gap / 2, g.channels + gap);
+            let input = spread(&input, g.channels, from, 1e30);
+            let mut output = spread(&vec![f32::NAN; expected.len()], g.channels, to, 7.0);
+            depthwise(isa, par, g, (&input, from), &packed, lists[choice], (&mut output, to));
+            let output = gather(&output, g.channels, to, 7.0);
+            assert_close(&output, &expected, 1e-5, &(isa, g, choice, gap));
         }
     }
 }
@@ -149,7 +152,8 @@ fn not_a_number_survives_the_limits() {
     let input = vec![1.0; g.batch * g.input[0] * g.input[1] * g.channels];
     for isa in Isa::available() {
         let mut output = vec![0.0; g.batch * height * width * g.channels];
-        depthwise(isa, &Serial, &g, &input, &packed, &[Then::Apply(Function::Clamp(0.0, 6.0))], &mut output);
+        let images = ((&input[..], g.channels), (&mut output[..], g.channels));
+        depthwise(isa, &Serial, &g, images.0, &packed, &[Then::Apply(Function::Clamp(0.0, 6.0))], images.1);
         assert!(output.iter().all(|x| x.is_nan()), "{isa:?}");
     }
 }
@@ -198,16 +202,20 @@ fn check_bytes(g: &Depthwise, random: &mut Random) {
     for isa in Isa::available() {
         let mut packed = vec![-1; int8::packed_len(isa, g)];
         int8::pack(isa, g, from, q.input_zero, &mut packed);
-        for par in [&Serial as &dyn Parallel, &pool] {
-            let mut output = vec![0; expected.len()];
+        for (par, gap) in [(&Serial as &dyn Parallel, 0), (&pool, 0), (&Serial, 3), (&pool, 5)] {
+            let (from, to) = (g.channels + gap / 2, g.channels + gap);
+            let input = spread(&input, g.channels, from, 99);
+            let run = |q: int8::Quantization, tail: Tail<'_>| {
+                let mut output = spread(&vec![0; expected.len()], g.channels, to, 77);
+                int8::depthwise(isa, par, g, (&input, from), &packed, (q, tail), (&mut output, to));
+                gather(&output, g.channels, to, 77)
+            };
             for (tail, expected) in with_tails(&expected, &others) {
-                int8::depthwise(isa, par, g, &input, &packed, (q, tail), &mut output);
-                let wrong = output.iter().zip(&expected).position(|(a, b)| a != b);
+                let wrong = run(q, tail).iter().zip(&expected).position(|(a, b)| a != b);
                 assert!(wrong.is_none(), "element {wrong:?} of {g:?} with {q:?} and {tail:?} on {isa:?}");
             }
             let unsigned = int8::Unsigned { output: true, ..q.unsigned };
-            let q = int8::Quantization { unsigned, ..q };
-            int8::depthwise(isa, par, g, &input, &packed, (q, Tail::Nothing), &mut output);
+            let output = run(int8::Quantization { unsigned, ..q }, Tail::Nothing);
             let wrong = output.iter().zip(&expected).position(|(a, b)| *a != b ^ i8::MIN);
             assert!(wrong.is_none(), "element {wrong:?} of {g:?} without signs on {isa:?}");
         }

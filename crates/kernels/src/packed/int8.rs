@@ -72,7 +72,7 @@ impl Line {
 /// `input_zero`.
 ///
 /// `packed` comes from [`pack`] for the same set, geometry and `input_zero`; `tail` follows; `scratch` has [`scratch_len`]
-/// bytes.
+/// bytes. The output comes with the distance of its pixels, as in [`super::conv2d`].
 pub fn conv2d(
     isa: Isa,
     par: &dyn Parallel,
@@ -80,25 +80,27 @@ pub fn conv2d(
     (quantization, tail): (&Quantization, Tail<'_>),
     input: &[i8],
     (packed, scale): (&[Line], &[f32]),
-    output: &mut [i8],
+    (output, pixel): (&mut [i8], usize),
     scratch: &mut [u8],
 ) {
     assert_eq!(scale.len(), conv.out_channels, "scales of {conv:?}");
     let layout = Layout::of(&Family::of(isa, Kind::Bytes), conv, Kind::Bytes);
     let padding = |_| quantization.input_zero;
     let shrinks = scale.iter().all(|scale| scale.abs() < 1.0);
-    tail.check(output.len());
+    if let Some([height, width]) = conv.output() {
+        tail.check(conv.batch * height * width * conv.out_channels);
+    }
     let bytes = |panel: Panel<'_>, block: &mut Block<'_, i8>| {
         let scale = &scale[panel.channels()];
         panel.bytes(quantization, (scale, shrinks), block);
     };
     let after = |rows: Range<usize>, first: usize, block: &mut Block<'_, i8>| {
         if !matches!(tail, Tail::Nothing) {
-            block.each_run(rows, |at, run| tail.take(isa, first + at, run));
+            block.each_run(rows, conv.out_channels, |at, run| tail.take(isa, first + at, run));
         }
     };
     let form = if quantization.unsigned.input { Input::Unsigned(input) } else { Input::Signed(input, &padding) };
-    convolve(isa, par, conv, form, (layout, packed), output, scratch, (bytes, after));
+    convolve(isa, par, conv, form, (layout, packed), (output, pixel), scratch, (bytes, after));
 }
 
 /// Whether a convolution can read bytes without a sign, and then reads them where they are.
@@ -259,7 +261,7 @@ fn convolve<T: Send>(
     conv: &Conv2d,
     input: Input<'_>,
     (mut layout, packed): (Layout, &[Line]),
-    output: &mut [T],
+    (output, pixel): (&mut [T], usize),
     scratch: &mut [u8],
     (finish, after): (
         impl Fn(Panel<'_>, &mut Block<'_, T>) + Sync,
@@ -279,7 +281,7 @@ fn convolve<T: Send>(
     let size = conv.output().unwrap_or_else(|| panic!("{conv:?} is not a convolution"));
     let m = conv.batch * size[0] * size[1];
     assert_eq!(input.len(), conv.batch * conv.input[0] * conv.input[1] * conv.in_channels, "input of {conv:?}");
-    assert_eq!(output.len(), m * conv.out_channels, "output of {conv:?}");
+    split::check_pixels(output.len(), m, (conv.out_channels, pixel), conv);
     assert_eq!(packed.len(), layout.lines() * conv.groups, "packed weights of {conv:?}");
     if m == 0 || conv.out_channels == 0 {
         return;
@@ -303,7 +305,7 @@ fn convolve<T: Send>(
         let (rows, columns) = cuts((STRIP / 2, layout.nr()), (m, n), par.width(), work / WORTH_A_TASK);
         // Parts of whole tiles, so that few rows are parted evenly, too.
         let rows = Cut { unit: family.tallest(layout.width), ..rows };
-        split::blocks(par, &mut output[g * n..], conv.out_channels, (m, n), (rows, columns), |block| {
+        split::blocks(par, &mut output[g * n..], pixel, (m, n), (rows, columns), |block| {
             slots.with(|scratch| job.block(block, scratch));
         });
     }

@@ -22,6 +22,8 @@ pub(super) struct Patches<'a> {
     pub(super) size: [usize; 2],
     /// The image, from the first channel of the group on.
     pub(super) input: &'a [f32],
+    /// Elements from one pixel of the image to the next.
+    pub(super) pixel: usize,
     pub(super) padding: *const f32,
 }
 
@@ -39,7 +41,7 @@ impl Patches<'_> {
     ) -> (usize, usize) {
         let (conv, rows) = (self.conv, pixels.len());
         if self.conv.is_pixelwise() {
-            self.spaced(pixels.start * conv.in_channels, conv.in_channels, &mut addresses[..rows]);
+            self.spaced(pixels.start * self.pixel, self.pixel, &mut addresses[..rows]);
             return (1, conv.group_in());
         }
         let [height, width] = self.size;
@@ -67,7 +69,7 @@ impl Patches<'_> {
                 let slots = &mut addresses[ky * across * rows..][..across * rows];
                 for (kx, slot) in slots[i..].iter_mut().step_by(rows).enumerate() {
                     let at = line.and_then(|line| Some(line + horizontal.source(x, kx)?));
-                    slot.write(at.map_or(self.padding, |at| self.input[at * conv.in_channels..].as_ptr()));
+                    slot.write(at.map_or(self.padding, |at| self.input[at * self.pixel..].as_ptr()));
                 }
             }
             x += 1;
@@ -105,9 +107,10 @@ impl Patches<'_> {
         }
     }
 
-    /// Whether the taps of a row are neighbours in the image.
+    /// Whether the taps of a row are neighbours in the image, with nothing between them.
     fn is_dense(&self) -> bool {
-        self.conv.dilation[1] == 1 && self.conv.groups == 1 && !self.conv.transposed
+        let together = self.pixel == self.conv.in_channels && self.conv.groups == 1;
+        self.conv.dilation[1] == 1 && together && !self.conv.transposed
     }
 
     /// Whether the taps of a row lie side by side in the image for these output columns.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::epilogue::Function;
-use crate::testing::{Random, assert_close, pool};
+use crate::testing::{Random, assert_close, gather, pool, spread};
 
 fn naive(conv: &Conv2d, input: &[f32], filter: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
     let [h, w] = conv.output().unwrap();
@@ -49,13 +49,19 @@ fn check(conv: &Conv2d) {
         let mut again = vec![f32::NAN; packed.len()];
         pack(isa, &pool, conv, Filter::Columns(&columns), Some(&bias), &mut again);
         assert_eq!(packed, again);
-        let mut output = vec![f32::NAN; plain.len()];
-        conv2d(isa, &Serial, conv, &input, &packed, &[], &mut output);
-        assert_close(&output, &plain, 1e-4, &(isa, conv));
         let then = [Then::Add(&residual), Then::Apply(Function::Clamp(-0.5, 0.9)), Then::Multiply(&residual)];
-        output.fill(f32::NAN);
-        conv2d(isa, &pool, conv, &input, &packed, &then, &mut output);
-        assert_close(&output, &expected, 1e-4, &(isa, conv));
+        // Images by themselves, and as parts of wider ones.
+        for (before, after) in [(0, 0), (0, 3), (5, 0), (1, 20)] {
+            let [from, to] = [conv.in_channels + before, conv.out_channels + after];
+            let input = spread(&input, conv.in_channels, from, 1e30);
+            let run = |par: &dyn Parallel, then: &[Then<'_>]| {
+                let mut output = spread(&vec![f32::NAN; plain.len()], conv.out_channels, to, 7.0);
+                conv2d(isa, par, conv, (&input, from), &packed, then, (&mut output, to));
+                gather(&output, conv.out_channels, to, 7.0)
+            };
+            assert_close(&run(&Serial, &[]), &plain, 1e-4, &(isa, conv, from, to));
+            assert_close(&run(&pool, &then), &expected, 1e-4, &(isa, conv, from, to));
+        }
     }
 }
 
@@ -122,7 +128,7 @@ fn gated_weights_are_a_gated_image() {
             let mut gated = vec![f32::NAN; packed.len()];
             gate(isa, &pool(), &conv, &packed, &factors, &mut gated);
             let mut output = vec![f32::NAN; expected.len()];
-            conv2d(isa, &Serial, &conv, &image, &gated, &[], &mut output);
+            conv2d(isa, &Serial, &conv, (&image, k), &gated, &[], (&mut output, n));
             assert_close(&output, &expected, 1e-4, &(isa, conv));
         }
     }

@@ -19,8 +19,9 @@ pub(crate) const LINE: usize = 16;
 ///
 /// # Safety
 /// A kernel of MR pixels and some width reads `channels` elements from each of `rows[tap * MR + i]`, `taps * channels` rows
-/// of its width from `panel`, and one such row from `bias` if there is one; it writes, and with a residual reads,
-/// `columns` elements, at most its width, in MR rows `c_stride` apart. All of these must be valid.
+/// of its width from `panel`, and one such row from `bias` if there is one; it writes `columns` elements, at most its width,
+/// in MR rows `c_stride` apart, and reads as many of the residual, whose rows have a distance of their own. All of these must
+/// be valid.
 pub(crate) struct Tile {
     pub(crate) taps: usize,
     pub(crate) channels: usize,
@@ -30,7 +31,7 @@ pub(crate) struct Tile {
     pub(crate) c: *mut f32,
     pub(crate) c_stride: usize,
     pub(crate) columns: usize,
-    pub(crate) residual: Option<*const f32>,
+    pub(crate) residual: Option<(*const f32, usize)>,
     pub(crate) limits: Option<(f32, f32)>,
     /// What will be needed next, and how many cache lines of it are fetched for each channel.
     pub(crate) ahead: (*const f32, usize),
@@ -157,10 +158,10 @@ unsafe fn finish<S: Lanes, const MR: usize, const NV: usize>(t: &Tile, first: us
     // SAFETY: as `tile`; vector `j` touches `min(LANES, columns - first - j * LANES)` elements of a row.
     unsafe {
         let count = |j: usize| t.columns.saturating_sub(first + j * S::LANES).min(S::LANES);
-        if let Some(residual) = t.residual {
+        if let Some((residual, stride)) = t.residual {
             for (i, row) in acc.iter_mut().enumerate() {
                 for (j, v) in row.iter_mut().enumerate() {
-                    let from = residual.wrapping_add(i * t.c_stride + first + j * S::LANES);
+                    let from = residual.wrapping_add(i * stride + first + j * S::LANES);
                     let other = match count(j) == S::LANES {
                         true => S::load(from),
                         false => S::load_part(from, count(j)),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::epilogue::Function;
-use crate::testing::{Random, pool};
+use crate::testing::{Random, gather, pool, spread};
 
 fn naive(conv: &Conv2d, input: &[f32], filter: &[f32], bias: &[f32]) -> Vec<f32> {
     let [height, width] = conv.output().unwrap();
@@ -61,17 +61,23 @@ fn check(conv: &Conv2d) {
         for (output, tolerance) in [(Output::Two, 1e-5), (Output::Four, 5e-5)] {
             let mut packed = vec![f32::NAN; packed_len(isa, conv, output)];
             pack(isa, &pool, conv, output, &filter, &mut packed);
-            let run = |par: &dyn Parallel, bias: Option<&[f32]>, then: &[Then<'_>]| {
-                let mut scratch = vec![f32::NAN; scratch_len(isa, conv, output, par.width())];
-                let mut out = vec![f32::NAN; plain.len()];
-                winograd(isa, par, conv, output, &input, &packed, bias, then, &mut scratch, &mut out);
-                out
-            };
-            let what = (isa, output, conv);
-            assert_near(&run(&Serial, None, &[]), &unbiased, tolerance, &what);
-            assert_near(&run(&pool, Some(&bias), &[]), &plain, tolerance, &what);
-            assert_near(&run(&pool, Some(&bias), &steps), &finished, tolerance * scale, &what);
-            assert_near(&run(&Serial, Some(&bias), &affine), &scaled, 3.0 * tolerance * scale, &what);
+            // Images by themselves, and as parts of wider ones.
+            for (before, after) in [(0, 0), (3, 0), (0, 5)] {
+                let [from, to] = [conv.in_channels + before, conv.out_channels + after];
+                let input = spread(&input, conv.in_channels, from, 1e30);
+                let run = |par: &dyn Parallel, bias: Option<&[f32]>, then: &[Then<'_>]| {
+                    let mut scratch = vec![f32::NAN; scratch_len(isa, conv, output, par.width())];
+                    let mut out = spread(&vec![f32::NAN; plain.len()], conv.out_channels, to, 7.0);
+                    let images = ((&input[..], from), (&mut out[..], to));
+                    winograd(isa, par, conv, output, images.0, &packed, bias, then, &mut scratch, images.1);
+                    gather(&out, conv.out_channels, to, 7.0)
+                };
+                let what = (isa, output, conv, from, to);
+                assert_near(&run(&Serial, None, &[]), &unbiased, tolerance, &what);
+                assert_near(&run(&pool, Some(&bias), &[]), &plain, tolerance, &what);
+                assert_near(&run(&pool, Some(&bias), &steps), &finished, tolerance * scale, &what);
+                assert_near(&run(&Serial, Some(&bias), &affine), &scaled, 3.0 * tolerance * scale, &what);
+            }
         }
     }
 }

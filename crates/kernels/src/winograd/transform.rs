@@ -32,13 +32,13 @@ pub(super) struct Patch {
 /// # Safety
 /// A kernel of side T reads `channels`, rounded up to vectors, at `from + (i * T + j) * plane` for all `i` and `j` below T, and
 /// `channels` elements of `bias`; it writes `channels` elements at `to + i * line + j * pixel` for all `i` below `rows` and `j`
-/// below `columns`, and reads the residual likewise. All of these must be valid.
+/// below `columns`, and reads the residual likewise, with a line and a pixel of its own. All of these must be valid.
 pub(super) struct Finished {
     pub(super) from: *const f32,
     pub(super) plane: usize,
     pub(super) channels: usize,
     pub(super) bias: Option<*const f32>,
-    pub(super) residual: Option<*const f32>,
+    pub(super) residual: Option<(*const f32, [usize; 2])>,
     pub(super) limits: Option<(f32, f32)>,
     pub(super) to: *mut f32,
     pub(super) line: usize,
@@ -219,15 +219,14 @@ unsafe fn pixels<S: Lanes, const T: usize, const M: usize>(
         for j in 0..M.min(f.columns) {
             let pixels = tile_line::<S, T, M>(column(&lines, j));
             for (i, v) in pixels.into_iter().take(f.rows).enumerate() {
-                let at = i * f.line + j * f.pixel + channel;
                 let mut v = add::<S>(v, bias);
-                if let Some(residual) = f.residual {
-                    v = add::<S>(v, load(residual.add(at)));
+                if let Some((residual, [line, pixel])) = f.residual {
+                    v = add::<S>(v, load(residual.add(i * line + j * pixel + channel)));
                 }
                 if let Some((low, high)) = f.limits {
                     v = S::at_most(S::splat(high), S::at_least(S::splat(low), v));
                 }
-                store(f.to.add(at), v);
+                store(f.to.add(i * f.line + j * f.pixel + channel), v);
             }
         }
     }

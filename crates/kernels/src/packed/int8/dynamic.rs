@@ -173,7 +173,7 @@ pub fn conv2d_dynamic(
         conv,
         Input::Signed(input, &padding),
         (layout, packed),
-        output,
+        (output, conv.out_channels),
         scratch,
         (finish, |_, _, _: &mut _| ()),
     );

@@ -3,7 +3,7 @@
 use super::*;
 use crate::bytes::tests::with_tails;
 use crate::epilogue::{Function, Then};
-use crate::testing::{Random, assert_close, pool};
+use crate::testing::{Random, assert_close, gather, pool, spread};
 
 fn bytes(random: &mut Random, n: usize) -> Vec<i8> {
     (0..n).map(|_| random.below(256) as u8 as i8).collect()
@@ -62,12 +62,14 @@ fn check(pool: &dyn Parallel, conv: &Conv2d) {
             let mut packed = vec![Line::default(); packed_len(isa, conv, Kind::Bytes)];
             pack(isa, pool, conv, Filter::Rows(&filter), Some(&bias), input_zero, &mut packed);
             let mut scratch = vec![0; scratch_len(isa, conv, Kind::Bytes, 3)];
-            for par in [&Serial as &dyn Parallel, pool] {
-                let mut output = vec![77; sums.len()];
+            for (par, gap) in [(&Serial as &dyn Parallel, 0), (pool, 0), (&Serial, 5), (pool, 16)] {
+                let pixel = conv.out_channels + gap;
                 for (tail, expected) in with_tails(&expected, &others) {
                     let how = (&quantization, tail);
-                    conv2d(isa, par, conv, how, &input, (&packed, &scale), &mut output, &mut scratch);
-                    assert_eq!(output, expected, "{isa:?} {conv:?} {quantization:?} {tail:?}");
+                    let mut output = spread(&vec![77; sums.len()], conv.out_channels, pixel, 55);
+                    conv2d(isa, par, conv, how, &input, (&packed, &scale), (&mut output, pixel), &mut scratch);
+                    let output = gather(&output, conv.out_channels, pixel, 55);
+                    assert_eq!(output, expected, "{isa:?} {conv:?} {quantization:?} {tail:?} {gap}");
                 }
             }
         }
@@ -93,8 +95,8 @@ fn bytes_without_a_sign_are_read_in_place() {
             for par in [&Serial as &dyn Parallel, &pool] {
                 let [mut expected, mut output] = [vec![1; rows * n], vec![2; rows * n]];
                 let weights = (&packed[..], &scale[..]);
-                conv2d(isa, par, &conv, (&signed, Tail::Nothing), &input, weights, &mut expected, &mut scratch);
-                conv2d(isa, par, &conv, (&unsigned, Tail::Nothing), &plain, weights, &mut output, &mut scratch);
+                conv2d(isa, par, &conv, (&signed, Tail::Nothing), &input, weights, (&mut expected, n), &mut scratch);
+                conv2d(isa, par, &conv, (&unsigned, Tail::Nothing), &plain, weights, (&mut output, n), &mut scratch);
                 assert_eq!(output, expected, "{isa:?} {conv:?}");
             }
         }
