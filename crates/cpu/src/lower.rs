@@ -10,6 +10,7 @@ pub(crate) fn lower(graph: &mut Graph, constants: &dyn Constants) {
     passes::remove_dead(graph);
     passes::sink_transposes(graph);
     passes::simplify_transposes(graph);
+    passes::fold_pads(graph);
     passes::fold_affine(graph, constants);
     // Limits of quantised products belong to them, whether or not the products are computed in bytes.
     passes::fuse_steps(graph, |node| is_product(node) && node.then.is_empty());
@@ -22,6 +23,7 @@ pub(crate) fn lower(graph: &mut Graph, constants: &dyn Constants) {
     passes::find_attention(graph);
     passes::fuse_steps(graph, takes_another_step);
     passes::join_conversions(graph);
+    passes::simplify_concats(graph);
     graph.compact();
     debug_assert_eq!(sconce_graph::verify(graph), Ok(()));
 }

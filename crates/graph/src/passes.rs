@@ -6,22 +6,26 @@
 mod affine;
 mod around;
 mod attention;
+mod concat;
 mod dead;
 mod float;
 mod functions;
 mod fuse;
 mod numbers;
+mod pad;
 mod sink;
 mod softmax;
 mod transpose;
 
 pub use affine::fold_affine;
 pub use attention::find_attention;
+pub use concat::simplify_concats;
 pub use dead::remove_dead;
 pub use float::{compute_in_float, drop_narrowing, join_conversions};
 pub use functions::find_functions;
 pub use fuse::fuse_steps;
 pub use numbers::fold_numbers;
+pub use pad::fold_pads;
 pub use sink::sink_transposes;
 pub use softmax::find_safe_softmax;
 pub use transpose::simplify_transposes;
