@@ -137,7 +137,8 @@ impl Patches<'_> {
             for ky in 0..conv.kernel[0] {
                 let (line, after) = core::mem::take(&mut rest).split_at_mut(columns);
                 rest = after;
-                match vertical.source(y, ky) {
+                // Windows may lie beside the image as a whole.
+                match vertical.source(y, ky).filter(|_| start < end) {
                     Some(y) => {
                         let from = ((image * conv.input[0] + y) * conv.input[1] + left) * conv.in_channels;
                         line[..start].fill(0.0);
