@@ -210,7 +210,7 @@ impl<'a> Attention<'a> {
         // Tiles of nearly equal height, so that none is short.
         let even = rows.div_ceil(rows.div_ceil(even).max(1));
         let together = self.heads_together();
-        (even.next_multiple_of(together).min(rows), KEYS.min(self.keys))
+        (even.div_ceil(together).saturating_mul(together).min(rows), KEYS.min(self.keys))
     }
 
     /// Lengths of the fields of a [`Workspace`].
@@ -224,7 +224,7 @@ impl<'a> Attention<'a> {
 
     /// The scratch, in elements, that [`attention`] needs on a [`Parallel`] of this width.
     pub fn scratch(&self, width: usize) -> usize {
-        if self.key_heads == 0 {
+        if self.key_heads == 0 || self.group() == 0 {
             return 0;
         }
         self.lengths(width).iter().sum::<usize>().saturating_mul(Slots::<f32>::count(width))

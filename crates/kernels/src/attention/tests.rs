@@ -190,3 +190,13 @@ fn rows_without_keys_are_zero_or_not_numbers() {
         }
     });
 }
+
+#[test]
+fn heads_that_do_not_fit_need_no_scratch() {
+    for layout in [Layout::HeadsFirst, Layout::PositionsFirst] {
+        with_random([1, 2, 2, 3, 4, 4, 4], layout, |a, _| {
+            assert_eq!(Attention { heads: 1, ..a }.scratch(2), 0);
+            assert_eq!(Attention { key_heads: 0, ..a }.scratch(2), 0);
+        });
+    }
+}
