@@ -190,9 +190,12 @@ impl Shared {
     /// Takes a task of a share in a job, if there is one left.
     fn take(&self, share: usize, job: Word) -> Option<usize> {
         let (start, end) = (self.start(share, job.count), self.start(share + 1, job.count));
+        if start == end {
+            return None;
+        }
         let word = &self.shares[share].0;
         let mut bits = word.load(Ordering::Relaxed);
-        while start < end {
+        loop {
             let found = Word::of(bits);
             let next = match found.order(job) {
                 Less => start,
@@ -205,7 +208,6 @@ impl Shared {
                 Err(other) => bits = other,
             }
         }
-        None
     }
 
     /// Calls the body for a task that this thread has taken.

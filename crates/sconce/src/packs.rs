@@ -30,7 +30,8 @@ pub fn packed_beside(program: &Path) -> PathBuf {
 /// every constant.
 fn samples(program: Program<'_>) -> Vec<Range<u64>> {
     let file = program.file();
-    let mut samples = vec![0..program.header().program_size];
+    let mut samples = Vec::new();
+    samples.push(0..program.header().program_size);
     let constants = file.program().constant_segment();
     for index in 0..u32::try_from(file.program().segments().len()).unwrap_or(u32::MAX) {
         let Some(segment) = file.segment(index) else { continue };
