@@ -296,10 +296,9 @@ fn words<const N: usize>(bytes: &[u8], count: usize) -> impl Iterator<Item = [u8
     bytes.as_chunks::<N>().0.iter().copied().take(count)
 }
 
-/// The name of an entry beside a program that says that there are packed weights at all.
-pub const PACKED: &str = "sconce.packed";
-/// Changes with the order of packed weights, of any kernel.
-const ORDER: u32 = 4;
+/// The name of an entry beside a program that says that there are packed weights at all. The number changes with their order,
+/// of any kernel, and with how their blocks are made up.
+pub const PACKED: &str = "sconce.packed.4";
 
 /// What packed weights of a model are called: they depend on the graph, the instructions and what may be rounded.
 pub(crate) fn model_name(graph: &Graph, isa: Isa, exact: bool) -> String {
@@ -318,7 +317,7 @@ pub(crate) fn model_name(graph: &Graph, isa: Isa, exact: bool) -> String {
 
 /// What the names of all packed weights start with that are of use with these options.
 pub(crate) fn packed_prefix(isa: Isa, exact: bool) -> String {
-    format!("{PACKED}.{ORDER}.{}.{}.", isa.name(), if exact { "exact" } else { "fast" })
+    format!("{PACKED}.{}.{}.", isa.name(), if exact { "exact" } else { "fast" })
 }
 
 /// In the order of the nodes, so that a file with its entries in order is read from front to back.

@@ -28,7 +28,9 @@ pub struct Export(FileBytes);
 impl Export {
     /// Maps a file.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
-        FileBytes::map(path.as_ref()).map(Self)
+        let file = FileBytes::map(path.as_ref())?;
+        file.read_ahead();
+        Ok(Self(file))
     }
 
     /// Its bytes, for [`Archive::read`].

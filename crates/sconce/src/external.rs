@@ -1,6 +1,8 @@
 //! External data files (`.ptd` and GGUF), as one map from names to bytes.
 use crate::Error;
-use crate::map::{Ahead, FileBytes};
+#[cfg(feature = "engine")]
+use crate::ahead::Ahead;
+use crate::map::FileBytes;
 use sconce_core::{DataLoader, NamedData, Part};
 use sconce_format::{gguf, ptd};
 use std::collections::HashMap;
@@ -119,12 +121,8 @@ impl External {
         self.files.append(&mut other.files);
     }
 
-    /// Wishes that all files are read now.
-    pub(crate) fn read_ahead(&self) {
-        self.files.iter().for_each(|(_, file)| file.read_ahead());
-    }
-
     /// Wishes that the entries whose names start so are at hand; they lie together, in the order in which they are needed.
+    #[cfg(feature = "engine")]
     pub(crate) fn take_ahead(&self, prefix: &str, ahead: &mut Ahead) {
         for (file, bytes) in self.views() {
             let named = file.keys().filter(|key| key.starts_with(prefix)).filter_map(|key| file.find(key));

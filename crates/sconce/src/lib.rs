@@ -14,6 +14,8 @@
 //! caller changes: planned memory, mutable buffers, values. Threads that each have a session run without locks over one
 //! copy of the weights; [`Module::forward`] is the easy door, with one session behind a mutex.
 
+#[cfg(feature = "engine")]
+mod ahead;
 mod buffer;
 #[cfg(feature = "compiler")]
 pub mod compile;

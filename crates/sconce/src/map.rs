@@ -12,9 +12,7 @@ use std::sync::Arc;
 const HEAD: u64 = 64 * 1024;
 /// Bytes of a file that are read ahead: asking for more takes long itself.
 #[cfg(unix)]
-const MOST_AHEAD: usize = 512 << 20;
-/// Bytes whose pages are asked for together by a thread aside: others may wait for it who map something.
-const TOGETHER: usize = 512 * 1024;
+pub(crate) const MOST_AHEAD: usize = 512 << 20;
 
 /// A whole file in memory, mapped or copied.
 pub(crate) enum FileBytes {
@@ -98,67 +96,6 @@ impl DataLoader for FileBytes {
         let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, pages.start, pages.len()) };
         #[cfg(not(unix))]
         let _ = pages;
-    }
-}
-
-/// Parts of files that will be needed soon, in this order.
-///
-/// Every touch of a page that is not there is an interruption, and a disk gives many pages at a time as fast as one. So a
-/// thread aside asks for them while the caller goes on. It ends when it is done, or alone with a file.
-#[derive(Default)]
-pub(crate) struct Ahead(Vec<Wish>);
-
-struct Wish {
-    map: Arc<memmap2::Mmap>,
-    part: Range<usize>,
-    /// Whether its pages are mapped, too, because all of them will be touched.
-    whole: bool,
-}
-
-impl Ahead {
-    /// A part that will be looked at.
-    pub(crate) fn look(&mut self, file: &FileBytes, part: &Range<u64>) {
-        self.add(file, part, false);
-    }
-
-    /// A part all of which will be used.
-    pub(crate) fn take(&mut self, file: &FileBytes, part: &Range<u64>) {
-        self.add(file, part, true);
-    }
-
-    fn add(&mut self, file: &FileBytes, part: &Range<u64>, whole: bool) {
-        let FileBytes::Mapped(map) = file else { return };
-        let inside = |at: u64| usize::try_from(at).map_or(map.len(), |at| at.min(map.len()));
-        let part = inside(part.start)..inside(part.end);
-        if !part.is_empty() {
-            self.0.push(Wish { map: map.clone(), part, whole });
-        }
-    }
-
-    /// Asks for all of it, beside the caller.
-    pub(crate) fn fetch(self) {
-        if !self.0.is_empty() {
-            sconce_parallel::aside(move || self.0.into_iter().for_each(Wish::fetch));
-        }
-    }
-}
-
-impl Wish {
-    fn fetch(self) {
-        let Self { map, part, whole } = self;
-        #[cfg(unix)]
-        if whole {
-            let _ = map.advise(memmap2::Advice::Normal);
-        }
-        #[cfg(unix)]
-        let _ = map.advise_range(memmap2::Advice::WillNeed, part.start, part.len().min(MOST_AHEAD));
-        let pieces = part.clone().step_by(TOGETHER).take_while(|_| whole && Arc::strong_count(&map) > 1);
-        for start in pieces {
-            #[cfg(target_os = "linux")]
-            let _ = map.advise_range(memmap2::Advice::PopulateRead, start, TOGETHER.min(part.end - start));
-            #[cfg(not(target_os = "linux"))]
-            let _ = start;
-        }
     }
 }
 

@@ -117,9 +117,10 @@ impl Module {
         };
         let mut external = External::default();
         for path in &options.data {
-            external.add(&path.display().to_string(), open(path, options.copy)?)?;
+            let file = open(path, options.copy)?;
+            file.read_ahead();
+            external.add(&path.display().to_string(), file)?;
         }
-        external.read_ahead();
         let head = loader.bytes().get(..HEAD_BYTES).unwrap_or(loader.bytes());
         if let Ok(header) = Header::parse(head, loader.size()) {
             loader.look(header.program_size);

@@ -8,8 +8,9 @@
 //! version of it, is passed over with a warning; layers that are not in the file are packed as always.
 
 use crate::Options;
+use crate::ahead::Ahead;
 use crate::external::External;
-use crate::map::{Ahead, FileBytes};
+use crate::map::FileBytes;
 use sconce_core::{NamedData as _, Part, Program};
 use sconce_cpu::PACKED;
 use sconce_format::pte::Payload;
@@ -99,7 +100,7 @@ pub(crate) fn open(
             Ok(packs)
         }
         Some(_) => Err(reason(&"its weights were packed from another version of the program")),
-        None => Err(reason(&"it holds no packed weights")),
+        None => Err(reason(&"it holds no weights in the order that this version takes them")),
     }
 }
 

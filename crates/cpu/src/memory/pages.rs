@@ -16,7 +16,11 @@
 
 use super::ALIGN;
 use memmap2::{MmapMut, MmapOptions};
-use sconce_parallel::{Parallel, Serial, aside};
+use sconce_parallel::Parallel;
+#[cfg(any(target_os = "linux", test))]
+use sconce_parallel::Serial;
+#[cfg(target_os = "linux")]
+use sconce_parallel::aside;
 use std::ops::Range;
 #[cfg(target_os = "linux")]
 use std::sync::atomic::{AtomicUsize, Ordering};
