@@ -90,7 +90,7 @@ impl Model {
         };
         // What cannot be planned is said now, not in the first run.
         let bounds: Vec<Shape> = model.graph.inputs.iter().map(|&id| model.graph.ty(id).sizes()).collect();
-        model.plan(&bounds.iter().map(Vec::as_slice).collect::<Vec<_>>(), options.width)?;
+        model.plan(&bounds.iter().map(Shape::as_slice).collect::<Vec<_>>(), options.width)?;
         Ok(model)
     }
 

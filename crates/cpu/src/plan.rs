@@ -97,7 +97,7 @@ impl Plan {
         layout.place(graph, &chosen, &copies, steps, options.memory)?;
         let mut plan = Self {
             graph: graph.clone(),
-            inputs: inputs.iter().map(|size| size.to_vec()).collect(),
+            inputs: inputs.iter().map(|size| Shape::from_slice(size)).collect(),
             width,
             outputs: graph.outputs.iter().map(|id| sizes[id.index()].clone()).collect(),
             bytes: (
@@ -130,7 +130,7 @@ impl Plan {
 
     /// Whether the plan is for inputs of these sizes and so many threads.
     pub(crate) fn suits(&self, inputs: &[&[usize]], width: usize) -> bool {
-        self.width == width && self.inputs.iter().map(Vec::as_slice).eq(inputs.iter().copied())
+        self.width == width && self.inputs.iter().map(Shape::as_slice).eq(inputs.iter().copied())
     }
 
     /// The sizes of the outputs.

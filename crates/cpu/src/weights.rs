@@ -12,7 +12,7 @@ use sconce_graph::{ConstantId, Constants, Element, Graph, Quantized, Scheme, Sto
 use sconce_kernels::copy::{Copy, contiguous_strides, copy};
 use sconce_kernels::{Isa, Parallel, Serial, view};
 use std::borrow::Cow;
-use std::fmt::{self, Write};
+use std::hash::Hash as _;
 use std::ops::Range;
 use std::sync::OnceLock;
 use xxhash_rust::xxh3::Xxh3;
@@ -298,21 +298,13 @@ fn words<const N: usize>(bytes: &[u8], count: usize) -> impl Iterator<Item = [u8
 
 /// The name of an entry beside a program that says that there are packed weights at all. The number changes with their order,
 /// of any kernel, and with how their blocks are made up.
-pub const PACKED: &str = "sconce.packed.4";
+pub const PACKED: &str = "sconce.packed.5";
 
 /// What packed weights of a model are called: they depend on the graph, the instructions and what may be rounded.
 pub(crate) fn model_name(graph: &Graph, isa: Isa, exact: bool) -> String {
-    struct Hash(Xxh3);
-    impl Write for Hash {
-        fn write_str(&mut self, text: &str) -> fmt::Result {
-            self.0.update(text.as_bytes());
-            Ok(())
-        }
-    }
-    let mut hash = Hash(Xxh3::new());
-    // Hashing does not fail.
-    let _ = write!(hash, "{graph}");
-    format!("{}{:032x}", packed_prefix(isa, exact), hash.0.digest128())
+    let mut hasher = Xxh3::new();
+    graph.hash(&mut hasher);
+    format!("{}{:032x}", packed_prefix(isa, exact), hasher.digest128())
 }
 
 /// What the names of all packed weights start with that are of use with these options.

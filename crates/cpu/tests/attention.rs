@@ -150,7 +150,7 @@ impl Case {
 fn run(text: &str, inputs: &[Vec<f32>], par: &dyn Parallel) -> (Vec<f32>, String) {
     let graph = parse(text).unwrap();
     let sizes: Vec<_> = graph.inputs.iter().map(|&input| graph.ty(input).sizes()).collect();
-    let sizes: Vec<&[usize]> = sizes.iter().map(Vec::as_slice).collect();
+    let sizes: Vec<&[usize]> = sizes.iter().map(|sizes| &**sizes).collect();
     let model = Model::new(graph, Options::default(), &Nothing).unwrap();
     let plan = model.plan(&sizes, par.width()).unwrap();
     let bytes = |input: &Vec<f32>| input.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
@@ -223,7 +223,7 @@ output %6
     let model = Model::new(parse(text).unwrap(), Options::default(), &Nothing).unwrap();
     for n in [64, 7, 1] {
         let plan = model.plan(&[&[1, n, 2, 8]], 1).unwrap();
-        assert_eq!(plan.outputs(), [[1, n, 2, 8]]);
+        assert_eq!(*plan.outputs()[0], [1, n, 2, 8]);
         assert_eq!(plan.steps().len(), 1);
     }
 }

@@ -60,7 +60,7 @@ fn run(
         parse(&format!("{}output {outputs}\n", case.text)).unwrap_or_else(|error| panic!("{}: {error}", case.what));
     let shapes: Vec<_> = graph.inputs.iter().map(|&input| graph.ty(input).sizes()).collect();
     let model = Model::new(graph, options, weights).unwrap();
-    let plan = model.plan(&shapes.iter().map(Vec::as_slice).collect::<Vec<_>>(), par.width()).unwrap();
+    let plan = model.plan(&shapes.iter().map(|sizes| &**sizes).collect::<Vec<_>>(), par.width()).unwrap();
     let (inputs, outputs) = plan.argument_bytes();
     let source = if case.text.contains("q8") { &weights.bytes } else { &weights.numbers };
     let inputs: Vec<&[u8]> = inputs.iter().map(|&bytes| &source[source.len() - bytes..]).collect();

@@ -39,7 +39,7 @@ impl Delegate for Part {
     fn print_plan(&self, threads: usize, out: &mut dyn core::fmt::Write) -> core::fmt::Result {
         let graph = self.model.graph();
         let bounds: Vec<_> = graph.inputs.iter().map(|&id| graph.ty(id).sizes()).collect();
-        match self.model.plan(&bounds.iter().map(Vec::as_slice).collect::<Vec<_>>(), threads) {
+        match self.model.plan(&bounds.iter().map(sconce_graph::Shape::as_slice).collect::<Vec<_>>(), threads) {
             Ok(plan) => write!(out, "{plan}"),
             Err(error) => writeln!(out, "{error}"),
         }

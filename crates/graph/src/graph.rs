@@ -2,7 +2,6 @@
 
 use crate::op::{Function, Op};
 use crate::types::{Element, Type};
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -29,7 +28,7 @@ impl ConstantId {
 }
 
 /// Bytes that do not change.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Constant {
     /// Where they are.
     pub source: Source,
@@ -49,6 +48,13 @@ pub enum Source {
     Value(u32),
     /// Here.
     Bytes(Arc<[u8]>),
+}
+
+impl Default for Source {
+    /// No bytes.
+    fn default() -> Self {
+        Self::Payload(0..0)
+    }
 }
 
 /// Finds the bytes of constants.
@@ -71,7 +77,7 @@ pub trait Constants: Sync {
 }
 
 /// Where a value comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// The caller passes it.
     Input,
@@ -82,7 +88,7 @@ pub enum Origin {
 }
 
 /// A tensor.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub struct Value {
     /// Its type.
     pub ty: Type,
@@ -103,7 +109,7 @@ impl Value {
 }
 
 /// One operation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub struct Node {
     /// What is computed.
     pub op: Op,
@@ -144,7 +150,7 @@ impl Node {
 }
 
 /// A step taken on each result of a node.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Hash)]
 pub enum Then {
     /// A function of the element.
     Apply(Function),
@@ -155,7 +161,7 @@ pub enum Then {
 }
 
 /// Values and the nodes that make them, in the order in which they run.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub struct Graph {
     /// The values, by [`ValueId`].
     pub values: Vec<Value>,
@@ -266,15 +272,14 @@ impl Graph {
     pub fn compact(&mut self) {
         let mentions = self.inputs.iter().copied();
         let nodes = self.nodes.iter().flat_map(|node| node.reads().chain(node.outputs.iter().copied()));
-        let mentions: Vec<_> = mentions.chain(nodes).chain(self.outputs.iter().copied()).collect();
-        let (mut values, mut numbers) = (Vec::new(), HashMap::new());
-        for id in mentions {
-            numbers.entry(id).or_insert_with(|| {
+        let (mut values, mut numbers) = (Vec::new(), vec![None; self.values.len()]);
+        for id in mentions.chain(nodes).chain(self.outputs.iter().copied()) {
+            numbers[id.index()].get_or_insert_with(|| {
                 values.push(self.values[id.index()].clone());
                 ValueId(values.len() as u32 - 1)
             });
         }
-        let number = |id: ValueId| numbers[&id];
+        let number = |id: ValueId| numbers[id.index()].unwrap_or(id);
         for node in &mut self.nodes {
             node.map_reads(number);
             node.outputs.iter_mut().for_each(|id| *id = number(*id));
@@ -285,11 +290,11 @@ impl Graph {
     }
 
     fn compact_constants(&mut self) {
-        let (mut constants, mut numbers) = (Vec::new(), HashMap::new());
-        let old = std::mem::take(&mut self.constants);
+        let mut old = std::mem::take(&mut self.constants);
+        let (mut constants, mut numbers) = (Vec::new(), vec![None; old.len()]);
         let mut number = |id: &mut ConstantId| {
-            *id = *numbers.entry(*id).or_insert_with(|| {
-                constants.push(old[id.index()].clone());
+            *id = *numbers[id.index()].get_or_insert_with(|| {
+                constants.push(std::mem::take(&mut old[id.index()]));
                 ConstantId(constants.len() as u32 - 1)
             });
         };

@@ -3,19 +3,25 @@
 use crate::graph::{Graph, Node, Origin};
 use crate::op::{Layout, Op};
 use sconce_schema::shapes;
+use smallvec::{SmallVec, smallvec};
 
 /// Known sizes of a tensor.
-pub type Shape = Vec<usize>;
+pub type Shape = SmallVec<[usize; 6]>;
+/// Those of the results of an operation.
+pub type Shapes = SmallVec<[Shape; 2]>;
+
+/// The sizes of what an operation reads.
+pub(crate) type Operands<'a> = SmallVec<[&'a [usize]; 4]>;
 
 /// The sizes of all values for inputs of these sizes, or a sentence about the node that cannot be. Values that are not
 /// reached keep the sizes of their types.
 pub fn infer(graph: &Graph, inputs: &[&[usize]]) -> Result<Vec<Shape>, String> {
     let mut sizes: Vec<Shape> = graph.values.iter().map(|value| value.ty.sizes()).collect();
     for (id, input) in graph.inputs.iter().zip(inputs) {
-        sizes[id.index()] = input.to_vec();
+        sizes[id.index()] = Shape::from_slice(input);
     }
     for (place, node) in graph.nodes.iter().enumerate() {
-        let inputs: Vec<&[usize]> = node.inputs.iter().map(|id| &*sizes[id.index()]).collect();
+        let inputs: Operands<'_> = node.inputs.iter().map(|id| &*sizes[id.index()]).collect();
         let results = result_shapes(&node.op, &inputs)
             .ok_or_else(|| format!("node {place}, {}, does not take inputs of sizes {inputs:?}", node.op.name()))?;
         check_steps(node, &results, &sizes).ok_or_else(|| {
@@ -24,6 +30,7 @@ pub fn infer(graph: &Graph, inputs: &[&[usize]]) -> Result<Vec<Shape>, String> {
                 node.op.name()
             )
         })?;
+        drop(inputs);
         for (id, result) in node.outputs.iter().zip(results) {
             sizes[id.index()] = result;
         }
@@ -43,43 +50,44 @@ fn check_steps(node: &Node, results: &[Shape], sizes: &[Shape]) -> Option<()> {
 }
 
 /// The sizes of the results of one operation; `None` if the inputs do not suit it.
-pub fn result_shapes(op: &Op, inputs: &[&[usize]]) -> Option<Vec<Shape>> {
+pub fn result_shapes(op: &Op, inputs: &[&[usize]]) -> Option<Shapes> {
     let first = *inputs.first()?;
-    let one = |shape: Shape| Some(vec![shape]);
+    let one = |shape: Shape| Some(smallvec![shape]);
+    let same = || smallvec![Shape::from_slice(first)];
     match op {
         Op::Map(_) | Op::Convert | Op::Copy | Op::Compare { .. } | Op::Not | Op::Fill { .. } if inputs.len() == 1 => {
-            one(first.to_vec())
+            Some(same())
         }
-        Op::Softmax | Op::SafeSoftmax if inputs.len() == 1 && !first.is_empty() => one(first.to_vec()),
+        Op::Softmax | Op::SafeSoftmax if inputs.len() == 1 && !first.is_empty() => Some(same()),
         Op::Any if inputs.len() == 1 => one(reduced(first, &[first.len().checked_sub(1)?], true)?),
-        Op::Select if inputs.len() == 3 => one(shapes::broadcast(inputs.iter().copied()).ok()?.to_vec()),
+        Op::Select if inputs.len() == 3 => one(Shape::from_slice(&shapes::broadcast(inputs.iter().copied()).ok()?)),
         Op::Attention { query, key, value, result, batch, .. } => {
             one(attended(inputs, [*query, *key, *value], (*result, *batch))?)
         }
         Op::Affine => {
             let along = first.last()?;
-            (inputs.len() == 3 && inputs[1..].iter().all(|sizes| *sizes == [*along])).then(|| vec![first.to_vec()])
+            (inputs.len() == 3 && inputs[1..].iter().all(|sizes| *sizes == [*along])).then(same)
         }
         Op::LayerNorm { dims, .. } => {
             let row = first.get(first.len().checked_sub(*dims)?..)?;
             let fits = inputs.len() <= 3 && inputs.iter().skip(1).all(|sizes| *sizes == row);
-            fits.then(|| vec![first.to_vec()])
+            fits.then(same)
         }
-        Op::Combine(_) if inputs.len() == 2 => one(shapes::broadcast(inputs.iter().copied()).ok()?.to_vec()),
+        Op::Combine(_) if inputs.len() == 2 => one(Shape::from_slice(&shapes::broadcast(inputs.iter().copied()).ok()?)),
         Op::Linear { transposed } => one(linear(inputs, *transposed)?),
         Op::MatMul => one(matmul(inputs)?),
         Op::Conv2d { stride, padding, dilation, groups } => {
             let [n, h, w, _] = convolved(inputs, *groups)?;
             let [out, kh, kw, _] = <[usize; 4]>::try_from(*inputs.get(1)?).ok()?;
             let size = windows([h, w], [kh, kw], *stride, *padding, *dilation)?;
-            one(vec![n, size[0], size[1], out])
+            one(smallvec![n, size[0], size[1], out])
         }
         Op::DepthwiseConv2d { stride, padding, dilation } => {
             let [n, h, w, channels]: [usize; 4] = first.try_into().ok()?;
             let [1, kh, kw, out] = <[usize; 4]>::try_from(*inputs.get(1)?).ok()? else { return None };
             let size = windows([h, w], [kh, kw], *stride, *padding, *dilation)?;
             (per_channel(inputs, out) && channels > 0 && out.is_multiple_of(channels))
-                .then(|| vec![vec![n, size[0], size[1], out]])
+                .then(|| smallvec![smallvec![n, size[0], size[1], out]])
         }
         Op::ConvTranspose2d { stride, padding, dilation, groups, extra } => {
             let [n, h, w, _] = convolved(inputs, *groups)?;
@@ -90,35 +98,35 @@ pub fn result_shapes(op: &Op, inputs: &[&[usize]]) -> Option<Vec<Shape>> {
                 let end = end.checked_add(1)?.checked_add(extra[axis])?;
                 end.checked_sub(padding[axis])?.checked_sub(padding[axis + 2])
             };
-            one(vec![n, spread(0, h, kh)?, spread(1, w, kw)?, out])
+            one(smallvec![n, spread(0, h, kh)?, spread(1, w, kw)?, out])
         }
         Op::AvgPool2d { kernel, stride, padding } => {
             let [n, h, w, c] = image(inputs)?;
             let size = windows([h, w], *kernel, *stride, *padding, [1, 1])?;
-            one(vec![n, size[0], size[1], c])
+            one(smallvec![n, size[0], size[1], c])
         }
         Op::MaxPool2d { kernel, stride, padding, dilation } => {
             let [n, h, w, c] = image(inputs)?;
             let size = windows([h, w], *kernel, *stride, *padding, *dilation)?;
-            one(vec![n, size[0], size[1], c])
+            one(smallvec![n, size[0], size[1], c])
         }
         Op::ArgMaxPool2d { kernel, padding } => {
             let [n, h, w, c] = image(inputs)?;
             let size = windows([h, w], *kernel, *kernel, *padding, [1, 1])?;
-            let shape = vec![n, size[0], size[1], c];
-            Some(vec![shape.clone(), shape])
+            let shape: Shape = smallvec![n, size[0], size[1], c];
+            Some(smallvec![shape.clone(), shape])
         }
         Op::Reduce { axes, keep, .. } => one(reduced(first, axes, *keep)?),
         Op::ResizeBilinear { size, .. } | Op::ResizeNearest { size } => {
             let [n, _, _, c] = image(inputs)?;
-            one(vec![n, size[0], size[1], c])
+            one(smallvec![n, size[0], size[1], c])
         }
         Op::Reshape { sizes } => one(reshaped(first, sizes)?),
         Op::Transpose { order } => {
             let mut seen: Vec<usize> = order.clone();
             seen.sort_unstable();
             let whole = seen.iter().copied().eq(0..first.len());
-            whole.then(|| vec![order.iter().map(|&dim| first[dim]).collect()])
+            whole.then(|| smallvec![order.iter().map(|&dim| first[dim]).collect()])
         }
         Op::Slice { starts, sizes } => one(sliced(first, starts, sizes)?),
         Op::Pad { before, after, .. } => {
@@ -219,7 +227,7 @@ fn attended(inputs: &[&[usize]], layouts: [Layout; 3], (layout, with_batch): (La
         _ => false,
     };
     let sizes = layout.turned([batch, heads, queries, width]);
-    (fits && masked).then(|| sizes[usize::from(!with_batch)..].to_vec())
+    (fits && masked).then(|| Shape::from_slice(&sizes[usize::from(!with_batch)..]))
 }
 
 fn reduced(first: &[usize], axes: &[usize], keep: bool) -> Option<Shape> {
@@ -252,7 +260,7 @@ fn sliced(first: &[usize], starts: &[usize], sizes: &[usize]) -> Option<Shape> {
 }
 
 fn concatenated(inputs: &[&[usize]], axis: usize) -> Option<Shape> {
-    let mut result = inputs.first()?.to_vec();
+    let mut result = Shape::from_slice(inputs.first()?);
     for input in inputs.iter().skip(1) {
         let alike = input.len() == result.len()
             && input.iter().zip(&result).enumerate().all(|(dim, (a, b))| dim == axis || a == b);

@@ -33,7 +33,7 @@ mod types;
 mod verify;
 
 pub use graph::{Constant, ConstantId, Constants, Graph, Node, Origin, Source, Then, Value, ValueId};
-pub use infer::{Shape, infer, result_shapes};
+pub use infer::{Shape, Shapes, infer, result_shapes};
 pub use op::{Combine, Comparison, Function, Layout, Op, Reduction};
 pub use text::{ParseError, parse};
 pub use types::{Dim, Element, Quantized, Scheme, Storage, Symbol, Type};

@@ -5,8 +5,9 @@
 
 use crate::text::{Attribute, ParseError, Parser};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
-/// Declares an enum whose variants print as `name {attribute: value, ...}` and parse back.
+/// Declares an enum whose variants print as `name {attribute: value, ...}` and parse back, and are hashed by the same words.
 macro_rules! rows {
     (
         $(#[$meta:meta])* $enum:ident $(+ $(#[$wide:meta])* $group:ident($inner:ident))*;
@@ -44,6 +45,18 @@ macro_rules! rows {
                         return Ok(None);
                     }
                 }))
+            }
+        }
+
+        impl Hash for $enum {
+            fn hash<H: Hasher>(&self, state: &mut H) {
+                match self {
+                    $(Self::$group(inner) => inner.hash(state),)*
+                    $(Self::$name $({ $($field),+ })? => {
+                        $text.hash(state);
+                        $($($field.digest(state);)+)?
+                    })*
+                }
             }
         }
 

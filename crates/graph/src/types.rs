@@ -1,10 +1,13 @@
 //! What a value is: its elements and its sizes.
 
 use crate::graph::ConstantId;
+use crate::infer::Shape;
 use sconce_format::ScalarType;
+use std::hash::{Hash, Hasher};
+use std::mem::discriminant;
 
 /// The type of a value.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub struct Type {
     /// What an element is.
     pub element: Element,
@@ -24,7 +27,7 @@ impl Type {
     }
 
     /// The sizes; bounds where they are not fixed.
-    pub fn sizes(&self) -> Vec<usize> {
+    pub fn sizes(&self) -> Shape {
         self.dims.iter().map(Dim::bound).collect()
     }
 
@@ -43,7 +46,7 @@ impl Type {
 }
 
 /// One size.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Dim {
     /// Known.
     Fixed(usize),
@@ -62,7 +65,7 @@ impl Dim {
 }
 
 /// A size that has a name and a bound. Equal names are equal sizes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Symbol {
     /// Its name.
     pub name: String,
@@ -71,7 +74,7 @@ pub struct Symbol {
 }
 
 /// What an element is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub enum Element {
     /// A number.
     Plain(ScalarType),
@@ -94,7 +97,7 @@ impl Element {
 }
 
 /// Integers that stand for real numbers: `scale * (integer - zero)`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub struct Quantized {
     /// How the integers are stored.
     pub storage: Storage,
@@ -103,7 +106,7 @@ pub struct Quantized {
 }
 
 /// How quantised integers are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Storage {
     /// Signed bytes.
     Int8,
@@ -149,6 +152,18 @@ pub enum Scheme {
         /// The integer that stands for zero.
         zero: i32,
     },
+}
+
+impl Hash for Scheme {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        discriminant(self).hash(state);
+        match self {
+            Self::PerTensor { scale, zero } => (scale.to_bits(), zero).hash(state),
+            Self::PerChannel { axis, scales, zero } => (axis, scales, zero).hash(state),
+            Self::PerToken { dims } => dims.hash(state),
+            Self::PerGroup { size, scales, zero } => (size, scales, zero).hash(state),
+        }
+    }
 }
 
 impl Type {

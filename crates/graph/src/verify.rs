@@ -10,10 +10,11 @@
 //! 7. Comparisons make bools, and what takes conditions takes bools; no further steps follow those that make bools.
 
 use crate::graph::{Graph, Node, Origin, Source, Value, ValueId};
-use crate::infer::result_shapes;
+use crate::infer::{Operands, Shape, Shapes, result_shapes};
 use crate::op::Op;
 use crate::types::{Element, Scheme};
 use sconce_format::ScalarType;
+use smallvec::SmallVec;
 use std::fmt;
 
 /// Why a graph is not one.
@@ -55,13 +56,13 @@ pub fn verify(graph: &Graph) -> Result<(), Invalid> {
         if let Some(read) = node.reads().find(|id| made.get(id.index()) != Some(&true)) {
             return invalid(format!("node {place}, {node}, reads {read} before it is made"));
         }
-        let inputs: Vec<_> = node.inputs.iter().map(|&id| graph.ty(id).sizes()).collect();
-        let inputs: Vec<_> = inputs.iter().map(Vec::as_slice).collect();
+        let inputs: SmallVec<[Shape; 4]> = node.inputs.iter().map(|&id| graph.ty(id).sizes()).collect();
+        let inputs: Operands<'_> = inputs.iter().map(|sizes| &**sizes).collect();
         let Some(expected) = result_shapes(&node.op, &inputs) else {
             return invalid(format!("node {place}, {node}, does not take inputs of sizes {inputs:?}"));
         };
         node.outputs.iter().try_for_each(|&output| make(&mut made, output))?;
-        let found: Vec<_> = node.outputs.iter().map(|&id| graph.ty(id).sizes()).collect();
+        let found: Shapes = node.outputs.iter().map(|&id| graph.ty(id).sizes()).collect();
         if found != expected {
             return invalid(format!("node {place}, {node}, makes {found:?} where sizes {expected:?} follow"));
         }
@@ -114,10 +115,14 @@ fn is_mistyped(graph: &Graph, node: &Node) -> bool {
 /// Whether a constant's order of dimensions does not suit the value.
 fn is_disordered(graph: &Graph, value: &Value) -> bool {
     let Some(id) = constant_of(value.origin) else { return false };
-    let mut order = graph.constants[id.index()].order.clone();
+    let order = &graph.constants[id.index()].order;
+    if order.is_empty() {
+        return false;
+    }
+    let mut order = order.clone();
     order.sort_unstable();
     let whole = order.iter().copied().eq(0..value.ty.dims.len()) && value.ty.quantized().is_none();
-    !order.is_empty() && !whole
+    !whole
 }
 
 /// Whether scales that the graph itself holds are too few.

@@ -7,8 +7,17 @@ use std::thread;
 
 /// Runs `body` on a thread of its own; whether there is one.
 pub fn aside(body: impl FnOnce() + Send + 'static) -> bool {
+    has_several_processors() && thread::Builder::new().name("sconce-aside".to_owned()).spawn(body).is_ok()
+}
+
+/// Whether this process may run on more than one processor. (Shares of them that a container is granted do not matter
+/// here, and are read from files, which takes longer than starting a thread.)
+fn has_several_processors() -> bool {
+    #[cfg(target_os = "linux")]
+    if let Ok(set) = rustix::thread::sched_getaffinity(None) {
+        return set.count() > 1;
+    }
     thread::available_parallelism().is_ok_and(|processors| processors.get() > 1)
-        && thread::Builder::new().name("sconce-aside".to_owned()).spawn(body).is_ok()
 }
 
 #[cfg(test)]

@@ -2,21 +2,22 @@
 //!
 //! Every touch of a page that is not there is an interruption, and a disk gives many pages at a time as fast as one. So a
 //! thread aside asks for them while the caller goes on. It ends when it is done, or alone with a file.
-use crate::map::FileBytes;
-#[cfg(unix)]
-use crate::map::MOST_AHEAD;
+use crate::map::{FileBytes, Mapped};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes whose pages are asked for together: others may wait for it who map something.
-const TOGETHER: usize = 512 * 1024;
+#[cfg(target_os = "linux")]
+const TOGETHER: usize = 256 * 1024;
+/// Parts of a file that are nearer to each other than this are asked for as one.
+const NEAR: usize = 16 * 1024;
 
 /// Parts of files that will be needed soon, in this order.
 #[derive(Default)]
 pub(crate) struct Ahead(Vec<Wish>);
 
 struct Wish {
-    map: Arc<memmap2::Mmap>,
+    file: Arc<Mapped>,
     part: Range<usize>,
     /// Whether its pages are mapped, too, because all of them will be touched.
     whole: bool,
@@ -34,11 +35,16 @@ impl Ahead {
     }
 
     fn add(&mut self, file: &FileBytes, part: &Range<u64>, whole: bool) {
-        let FileBytes::Mapped(map) = file else { return };
-        let inside = |at: u64| usize::try_from(at).map_or(map.len(), |at| at.min(map.len()));
+        let FileBytes::Mapped(file) = file else { return };
+        let length = file.map.len();
+        let inside = |at: u64| usize::try_from(at).map_or(length, |at| at.min(length));
         let part = inside(part.start)..inside(part.end);
-        if !part.is_empty() {
-            self.0.push(Wish { map: map.clone(), part, whole });
+        if part.is_empty() {
+            return;
+        }
+        match self.0.last_mut().filter(|last| last.takes(file, &part, whole)) {
+            Some(last) => last.part.end = last.part.end.max(part.end),
+            None => self.0.push(Wish { file: file.clone(), part, whole }),
         }
     }
 
@@ -51,20 +57,31 @@ impl Ahead {
 }
 
 impl Wish {
+    /// Whether a part is asked for with this one: it starts in it, or not far behind it.
+    fn takes(&self, file: &Arc<Mapped>, part: &Range<usize>, whole: bool) -> bool {
+        let near = self.part.start..=self.part.end.saturating_add(NEAR);
+        Arc::ptr_eq(&self.file, file) && self.whole == whole && near.contains(&part.start)
+    }
+
     fn fetch(self) {
-        let Self { map, part, whole } = self;
-        #[cfg(unix)]
-        if whole {
-            let _ = map.advise(memmap2::Advice::Normal);
-        }
-        #[cfg(unix)]
-        let _ = map.advise_range(memmap2::Advice::WillNeed, part.start, part.len().min(MOST_AHEAD));
-        let pieces = part.clone().step_by(TOGETHER).take_while(|_| whole && Arc::strong_count(&map) > 1);
-        for start in pieces {
-            #[cfg(target_os = "linux")]
-            let _ = map.advise_range(memmap2::Advice::PopulateRead, start, TOGETHER.min(part.end - start));
-            #[cfg(not(target_os = "linux"))]
-            let _ = start;
+        let Self { file, part, whole } = self;
+        match whole {
+            true => take(&file, part),
+            false => file.will_need(part),
         }
     }
+}
+
+#[cfg(target_os = "linux")]
+fn take(file: &Arc<Mapped>, part: Range<usize>) {
+    for start in part.clone().step_by(TOGETHER).take_while(|_| Arc::strong_count(file) > 1) {
+        let _ = file.map.advise_range(memmap2::Advice::PopulateRead, start, TOGETHER.min(part.end - start));
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn take(file: &Arc<Mapped>, part: Range<usize>) {
+    #[cfg(unix)]
+    let _ = file.map.advise(memmap2::Advice::Normal);
+    file.will_need(part);
 }

@@ -3,7 +3,7 @@ use crate::external::External;
 use crate::instructions;
 use crate::map::FileBytes;
 #[cfg(feature = "engine")]
-use crate::packs;
+use crate::packs::Found;
 use crate::prepared::Prepared;
 use crate::session::Session;
 use crate::{Buffer, Error, Input, Needs, Options, Value};
@@ -107,8 +107,11 @@ impl Module {
 
     pub(crate) fn with_options(source: Source<'_>, options: Options) -> Result<Self, Error> {
         instructions::settle(options.instructions.as_deref())?;
-        let (name, loader, path) = match source {
-            Source::Path(path) => (path.display().to_string(), open(&path, options.copy)?, Some(path)),
+        let (name, loader, beside) = match source {
+            Source::Path(path) => {
+                let loader = open(&path, options.copy)?;
+                (path.display().to_string(), loader, options.packed.then(|| Found::beside(&path, options.copy)))
+            }
             Source::Bytes(bytes) => {
                 let copied = FileBytes::from_bytes(bytes);
                 (IN_MEMORY.to_owned(), copied.map_err(|_| Error::OutOfMemory { bytes: bytes.len() })?, None)
@@ -133,12 +136,11 @@ impl Module {
             check(&program.methods().collect::<Vec<_>>(), &options)?;
         }
         let (header, methods) = (program.header(), program.methods().len());
-        let (packs, warnings) =
-            match path.filter(|_| options.packed).map(|path| packed(&path, program, &loader, &external, &options)) {
-                Some(Ok(packs)) => (packs, Vec::new()),
-                Some(Err(warning)) => (External::default(), vec![warning]),
-                None => (External::default(), Vec::new()),
-            };
+        let (packs, warnings) = match beside.flatten().map(|found| found.open(program, &loader, &external, &options)) {
+            Some(Ok(packs)) => (packs, Vec::new()),
+            Some(Err(warning)) => (External::default(), vec![warning]),
+            None => (External::default(), Vec::new()),
+        };
         if packs.is_empty() {
             loader.read_ahead();
         }
@@ -321,25 +323,19 @@ impl Shared {
     }
 }
 
-/// The packed weights beside a program, if there are any; an error is a warning.
-#[cfg(feature = "engine")]
-fn packed(
-    path: &Path,
-    program: Program<'_>,
-    file: &FileBytes,
-    external: &External,
-    options: &Options,
-) -> Result<External, String> {
-    let beside = packs::packed_beside(path);
-    match beside.is_file() {
-        true => packs::open(&beside, program, file, external, options),
-        false => Ok(External::default()),
-    }
-}
+/// Without an engine there is nothing to pack weights for.
+#[cfg(not(feature = "engine"))]
+enum Found {}
 
 #[cfg(not(feature = "engine"))]
-fn packed(_: &Path, _: Program<'_>, _: &FileBytes, _: &External, _: &Options) -> Result<External, String> {
-    Ok(External::default())
+impl Found {
+    fn beside(_: &Path, _: bool) -> Option<Self> {
+        None
+    }
+
+    fn open(self, _: Program<'_>, _: &FileBytes, _: &External, _: &Options) -> Result<External, String> {
+        match self {}
+    }
 }
 
 pub(crate) fn open(path: &Path, copy: bool) -> Result<FileBytes, Error> {

@@ -14,6 +14,8 @@ use crate::map::FileBytes;
 use sconce_core::{NamedData as _, Part, Program};
 use sconce_cpu::PACKED;
 use sconce_format::pte::Payload;
+use std::collections::HashSet;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3;
@@ -21,29 +23,44 @@ use xxhash_rust::xxh3::Xxh3;
 /// Bytes of data between samples for the digest, and of a sample.
 const BETWEEN: u64 = 4 << 20;
 const SAMPLE: u64 = 64;
+/// Bytes of a file beside a program that are read before it is known what they are: a large page.
+const FIRST: u64 = 2 << 20;
 
 /// Where the packed weights of a program are looked for: `MODEL.packed.ptd` for `MODEL.pte`.
 pub fn packed_beside(program: &Path) -> PathBuf {
     program.with_extension("packed.ptd")
 }
 
-/// The parts of a program that tell it from others: everything but its data, and samples of that, among them the start of
-/// every constant.
+/// The parts of a program that tell it from others: everything but its data, and samples of that: some all over the file, and
+/// the first and last bytes of every constant and segment. Data that are named after their content need none of their own.
 fn samples(program: Program<'_>) -> Vec<Range<u64>> {
     let file = program.file();
     let mut samples = Vec::new();
-    samples.push(0..program.header().program_size);
+    let head = program.header().program_size;
+    samples.push(0..head);
+    let named = file.program().named_data().iter().filter(|data| data.key().is_some_and(is_digest));
+    let named: HashSet<u32> = named.map(|data| data.segment_index()).collect();
     let constants = file.program().constant_segment();
-    for index in 0..u32::try_from(file.program().segments().len()).unwrap_or(u32::MAX) {
-        let Some(segment) = file.segment(index) else { continue };
-        let own = constants.filter(|constants| constants.segment_index() == index);
-        let offsets = own.into_iter().flat_map(|constants| constants.offsets().iter());
-        let steps = (0..segment.end.saturating_sub(segment.start)).step_by(BETWEEN as usize);
-        let starts = offsets.chain(steps).filter_map(|offset| segment.start.checked_add(offset));
-        samples.extend(starts.map(|start| start..start.saturating_add(SAMPLE).min(segment.end)));
-        samples.push(segment.end.saturating_sub(SAMPLE).max(segment.start)..segment.end);
+    let segments = 0..u32::try_from(file.program().segments().len()).unwrap_or(u32::MAX);
+    let mut end = head;
+    for (index, segment) in segments.filter_map(|index| Some((index, file.segment(index)?))) {
+        end = end.max(segment.end);
+        if !named.contains(&index) {
+            let own = constants.filter(|constants| constants.segment_index() == index);
+            let offsets = own.into_iter().flat_map(|constants| constants.offsets().iter());
+            let starts = offsets.chain([0]).filter_map(|offset| segment.start.checked_add(offset));
+            samples.extend(starts.map(|start| start..start.saturating_add(SAMPLE).min(segment.end)));
+            samples.push(segment.end.saturating_sub(SAMPLE).max(segment.start)..segment.end);
+        }
     }
+    samples.extend((head..end).step_by(BETWEEN as usize).map(|start| start..start.saturating_add(SAMPLE).min(end)));
+    samples.push(end.saturating_sub(SAMPLE).max(head)..end);
     samples
+}
+
+/// Whether a name ends with a digest of 256 bits, as those of weights of delegates do.
+fn is_digest(name: &str) -> bool {
+    name.as_bytes().last_chunk::<64>().is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// The starts of the delegates' payloads, which are read to plan them.
@@ -56,15 +73,17 @@ fn payloads(program: Program<'_>) -> Vec<Range<u64>> {
     payloads.collect()
 }
 
-/// Tells programs apart without reading all of them. The pages that this touched are not kept: with packed weights few are
-/// needed again.
+/// Tells programs apart without reading all of them.
 fn digest(program: Program<'_>, external: &External, samples: &[Range<u64>]) -> u128 {
     let (mut hasher, loader) = (Xxh3::new(), program.loader());
     for sample in samples {
-        let bytes = loader.load(sample.start, sample.end.saturating_sub(sample.start), Part::Constant);
-        hasher.update(bytes.unwrap_or_default());
+        let length = sample.end.saturating_sub(sample.start);
+        let mut few = [0; SAMPLE as usize];
+        match usize::try_from(length).ok().and_then(|length| few.get_mut(..length)) {
+            Some(few) => loader.load_into(sample.start, few, Part::Constant).iter().for_each(|()| hasher.update(few)),
+            None => hasher.update(loader.load(sample.start, length, Part::Constant).unwrap_or_default()),
+        }
     }
-    loader.release(program.header().program_size, loader.size());
     hasher.update(&loader.size().to_le_bytes());
     for bytes in external.samples(SAMPLE as usize) {
         hasher.update(bytes);
@@ -72,35 +91,53 @@ fn digest(program: Program<'_>, external: &External, samples: &[Range<u64>]) -> 
     hasher.digest128()
 }
 
-/// Opens the packed weights of a program. An error is a reason to do without them. Those that suit the options are fetched
-/// while the program is planned.
-pub(crate) fn open(
-    path: &Path,
-    program: Program<'_>,
-    file: &FileBytes,
-    external: &External,
-    options: &Options,
-) -> Result<External, String> {
-    let reason = |reason: &dyn std::fmt::Display| {
-        format!("{} is not used: {reason}. `sconce pack` makes it anew", path.display())
-    };
-    let opened = if options.copy { FileBytes::read(path) } else { FileBytes::map(path) };
-    let mut packs = External::default();
-    packs.add(&path.display().to_string(), opened.map_err(|error| reason(&error))?).map_err(|error| reason(&error))?;
-    let (samples, mut ahead) = (samples(program), Ahead::default());
-    samples.iter().for_each(|sample| ahead.look(file, sample));
-    payloads(program).iter().for_each(|payload| ahead.look(file, payload));
-    ahead.fetch();
-    match packs.find(PACKED).and_then(|entry| packs.bytes(entry)) {
-        Some(found) if *found == digest(program, external, &samples).to_le_bytes() => {
-            // Not before, so that what is waited for now does not come after what is not.
-            let mut ahead = Ahead::default();
-            packs.take_ahead(&options.engine(1).packed_prefix(), &mut ahead);
-            ahead.fetch();
-            Ok(packs)
+/// A file beside a program that may hold its packed weights.
+pub(crate) struct Found {
+    path: PathBuf,
+    file: io::Result<FileBytes>,
+}
+
+impl Found {
+    /// What lies beside a program. Its first bytes are fetched while the program is read.
+    pub(crate) fn beside(program: &Path, copy: bool) -> Option<Self> {
+        let path = packed_beside(program);
+        path.is_file().then_some(())?;
+        let file = if copy { FileBytes::read(&path) } else { FileBytes::map_in_large_pages(&path) };
+        let mut ahead = Ahead::default();
+        file.iter().for_each(|file| ahead.take(file, &(0..FIRST)));
+        ahead.fetch();
+        Some(Self { path, file })
+    }
+
+    /// Opens the packed weights of a program. An error is a reason to do without them. Those that suit the options are
+    /// fetched while the program is planned.
+    pub(crate) fn open(
+        self,
+        program: Program<'_>,
+        file: &FileBytes,
+        external: &External,
+        options: &Options,
+    ) -> Result<External, String> {
+        let name = self.path.display().to_string();
+        let reason =
+            |reason: &dyn std::fmt::Display| format!("{name} is not used: {reason}. `sconce pack` makes it anew");
+        let (samples, mut ahead) = (samples(program), Ahead::default());
+        samples.iter().for_each(|sample| ahead.look(file, sample));
+        payloads(program).iter().for_each(|payload| ahead.look(file, payload));
+        ahead.fetch();
+        let mut packs = External::default();
+        packs.add(&name, self.file.map_err(|error| reason(&error))?).map_err(|error| reason(&error))?;
+        match packs.find(PACKED).and_then(|entry| packs.bytes(entry)) {
+            Some(found) if *found == digest(program, external, &samples).to_le_bytes() => {
+                // Not before, so that what is waited for now does not come after what is not.
+                let mut ahead = Ahead::default();
+                packs.take_ahead(&options.engine(1).packed_prefix(), &mut ahead);
+                ahead.fetch();
+                Ok(packs)
+            }
+            Some(_) => Err(reason(&"its weights were packed from another version of the program")),
+            None => Err(reason(&"it holds no weights in the order that this version takes them")),
         }
-        Some(_) => Err(reason(&"its weights were packed from another version of the program")),
-        None => Err(reason(&"it holds no weights in the order that this version takes them")),
     }
 }
 

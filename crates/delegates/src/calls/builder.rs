@@ -7,7 +7,7 @@
 use super::flow::{Bytes, Flow, kind};
 use sconce_format::ScalarType;
 use sconce_format::pte::KernelTypes;
-use sconce_graph::{Element, Graph, Op, Origin, Source, Type, ValueId, result_shapes};
+use sconce_graph::{Element, Graph, Op, Origin, Shape, Source, Type, ValueId, result_shapes};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -198,7 +198,7 @@ impl<'f, 'k, 'a> Builder<'f, 'k, 'a> {
     /// Says that the run of calls has made a tensor of the program.
     pub(super) fn write(&mut self, value: u32, made: ValueId) -> Option<()> {
         let declared = self.declared(value)?;
-        let fits = self.graph.ty(made).is(declared.dtype) && self.graph.ty(made).sizes() == declared.sizes;
+        let fits = self.graph.ty(made).is(declared.dtype) && *self.graph.ty(made).sizes() == *declared.sizes;
         fits.then_some(())?;
         let made = match declared.is_ordered() {
             true => made,
@@ -211,7 +211,7 @@ impl<'f, 'k, 'a> Builder<'f, 'k, 'a> {
     fn write_in_memory(&mut self, value: u32, made: ValueId) -> Option<()> {
         let declared = self.declared(value)?;
         let bytes = self.flow.bytes(value)?.clone();
-        let fits = self.graph.ty(made).is(declared.dtype) && self.graph.ty(made).sizes() == declared.in_memory();
+        let fits = self.graph.ty(made).is(declared.dtype) && *self.graph.ty(made).sizes() == *declared.in_memory();
         (fits && !self.flow.is_kept(&bytes)).then_some(())?;
         self.written.push(Written { bytes, value, made: Some(made) });
         Some(())
@@ -265,14 +265,14 @@ impl<'f, 'k, 'a> Builder<'f, 'k, 'a> {
     /// Appends a node with one result of these elements.
     pub(super) fn node_of(&mut self, dtype: ScalarType, op: Op, inputs: Vec<ValueId>) -> Option<ValueId> {
         let sizes: Vec<_> = inputs.iter().map(|&input| self.graph.ty(input).sizes()).collect();
-        let shape = result_shapes(&op, &sizes.iter().map(Vec::as_slice).collect::<Vec<_>>())?.into_iter().next()?;
+        let shape = result_shapes(&op, &sizes.iter().map(Shape::as_slice).collect::<Vec<_>>())?.into_iter().next()?;
         Some(self.graph.node(op, inputs, Type::plain(dtype, &shape)))
     }
 
     /// The same elements with other sizes.
     pub(super) fn reshaped(&mut self, value: ValueId, sizes: &[usize]) -> Option<ValueId> {
         let ty = self.graph.ty(value).clone();
-        if ty.sizes() == sizes {
+        if *ty.sizes() == *sizes {
             return Some(value);
         }
         let as_stored = |id: sconce_graph::ConstantId| self.graph.constants[id.index()].order.is_empty();

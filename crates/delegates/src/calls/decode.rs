@@ -436,7 +436,7 @@ impl Site<'_, '_, '_, '_> {
         let mut starts = vec![0; whole.len()];
         let mut sizes = whole;
         (starts[dim], sizes[dim]) = (start, size);
-        self.node(Op::Slice { starts, sizes }, vec![x])
+        self.node(Op::Slice { starts, sizes: sizes.into_vec() }, vec![x])
     }
 
     fn slice(&mut self) -> Option<()> {

@@ -10,7 +10,7 @@ use sconce_format::xnnpack::{
     Constant, Convolution, Datatype, File, Operation, Pooling, Quantization, TensorValue, XNode, XValue,
 };
 use sconce_graph::{
-    Combine, ConstantId, Dim, Element, Function, Graph, Node, Op, Origin, Quantized, Reduction, Scheme, Source,
+    Combine, ConstantId, Dim, Element, Function, Graph, Node, Op, Origin, Quantized, Reduction, Scheme, Shape, Source,
     Storage, Then, Type, ValueId,
 };
 use std::collections::HashSet;
@@ -171,7 +171,7 @@ impl Importer<'_> {
     /// dimensions that its nodes work in.
     fn infer_sizes(&mut self) -> Result<(), String> {
         let inputs: Vec<_> = self.graph.inputs.iter().map(|&id| self.graph.ty(id).sizes()).collect();
-        let inputs: Vec<_> = inputs.iter().map(Vec::as_slice).collect();
+        let inputs: Vec<_> = inputs.iter().map(Shape::as_slice).collect();
         let sizes = sconce_graph::infer(&self.graph, &inputs)?;
         for (value, sizes) in self.graph.values.iter_mut().zip(sizes) {
             if value.origin == Origin::Node {

@@ -5,15 +5,18 @@ use crate::graph::{Constant, ConstantId, Graph, Node, Origin, Source, Then, Valu
 use crate::op::{Comparison, Layout, Reduction};
 use crate::types::{Dim, Element, Quantized, Scheme, Storage, Type};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 /// The value of an attribute.
 pub(crate) trait Attribute: Sized {
     fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
     fn parse(parser: &mut Parser<'_>) -> Result<Self, ParseError>;
+    /// Adds it to a hash; numbers by their bits.
+    fn digest(&self, state: &mut impl Hasher);
 }
 
 macro_rules! plain_attributes {
-    ($($kind:ty: $what:literal),*) => {$(
+    ($($kind:ty: $what:literal, $bits:expr);*) => {$(
         impl Attribute for $kind {
             fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "{self}")
@@ -22,10 +25,14 @@ macro_rules! plain_attributes {
             fn parse(parser: &mut Parser<'_>) -> Result<Self, ParseError> {
                 parser.word()?.parse().map_err(|_| parser.error($what))
             }
+
+            fn digest(&self, state: &mut impl Hasher) {
+                $bits(*self).hash(state);
+            }
         }
     )*};
 }
-plain_attributes!(usize: "a size", f32: "a number", bool: "true or false");
+plain_attributes!(usize: "a size", usize::from; f32: "a number", f32::to_bits; bool: "true or false", u8::from);
 
 macro_rules! word_attributes {
     ($($kind:ty: $what:literal),*) => {$(
@@ -37,6 +44,10 @@ macro_rules! word_attributes {
             fn parse(parser: &mut Parser<'_>) -> Result<Self, ParseError> {
                 let name = parser.word()?;
                 Self::parse(name, parser)?.ok_or_else(|| parser.error($what))
+            }
+
+            fn digest(&self, state: &mut impl Hasher) {
+                self.hash(state);
             }
         }
     )*};
@@ -51,6 +62,10 @@ impl Attribute for Vec<usize> {
     fn parse(parser: &mut Parser<'_>) -> Result<Self, ParseError> {
         parser.list(Attribute::parse)
     }
+
+    fn digest(&self, state: &mut impl Hasher) {
+        self.hash(state);
+    }
 }
 
 impl<const N: usize> Attribute for [usize; N] {
@@ -60,6 +75,10 @@ impl<const N: usize> Attribute for [usize; N] {
 
     fn parse(parser: &mut Parser<'_>) -> Result<Self, ParseError> {
         Vec::parse(parser)?.try_into().map_err(|_| parser.error("a list of another length"))
+    }
+
+    fn digest(&self, state: &mut impl Hasher) {
+        self.hash(state);
     }
 }
 
