@@ -455,7 +455,9 @@ mod tests {
     impl Constants for Named {
         fn bytes<'a>(&'a self, source: &'a Source) -> Option<&'a [u8]> {
             match source {
-                Source::Named(name) => self.bytes.iter().find(|(known, _)| known == name).map(|(_, bytes)| &bytes[..]),
+                Source::Named(name) => {
+                    self.bytes.iter().find(|(known, _)| *known == &**name).map(|(_, bytes)| &bytes[..])
+                }
                 Source::Bytes(bytes) => Some(bytes),
                 Source::Payload(_) | Source::Value(_) => None,
             }
@@ -463,7 +465,7 @@ mod tests {
 
         fn release(&self, source: &Source) {
             if let Source::Named(name) = source {
-                self.released.lock().unwrap().push(name.clone());
+                self.released.lock().unwrap().push(name.to_string());
             }
         }
     }

@@ -29,9 +29,9 @@ impl Weights {
 impl Constants for Weights {
     fn bytes<'a>(&'a self, source: &'a Source) -> Option<&'a [u8]> {
         match source {
-            Source::Named(name) if name == "scales" => Some(&self.scales),
-            Source::Named(name) if name == "bias" => Some(&self.bias),
-            Source::Named(name) if name == "bytes" => Some(&self.bytes),
+            Source::Named(name) if &**name == "scales" => Some(&self.scales),
+            Source::Named(name) if &**name == "bias" => Some(&self.bias),
+            Source::Named(name) if &**name == "bytes" => Some(&self.bytes),
             Source::Named(_) => Some(&self.numbers),
             _ => None,
         }

@@ -20,8 +20,8 @@ struct Weights {
 impl Constants for Weights {
     fn bytes<'a>(&'a self, source: &'a Source) -> Option<&'a [u8]> {
         match source {
-            Source::Named(name) if name == "scales" => Some(&self.scales),
-            Source::Named(name) if name == "bias" => Some(&self.bias),
+            Source::Named(name) if &**name == "scales" => Some(&self.scales),
+            Source::Named(name) if &**name == "bias" => Some(&self.bias),
             Source::Named(_) => Some(&self.bytes),
             _ => None,
         }

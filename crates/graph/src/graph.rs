@@ -41,7 +41,7 @@ pub struct Constant {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// Under this name in the program's named data.
-    Named(String),
+    Named(Arc<str>),
     /// In this range of the delegate's payload.
     Payload(Range<usize>),
     /// In the value of this number of the program's method.

@@ -85,3 +85,25 @@ fn take(file: &Arc<Mapped>, part: Range<usize>) {
     let _ = file.map.advise(memmap2::Advice::Normal);
     file.will_need(part);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_parts_are_asked_for_together_and_stay_inside_the_file() {
+        let path = std::env::temp_dir().join(format!("sconce-ahead-{}", std::process::id()));
+        std::fs::write(&path, vec![0; 100_000]).unwrap();
+        let file = FileBytes::map(&path).unwrap();
+        let mut ahead = Ahead::default();
+        for part in [0..64, 1000..1064, 50_000..50_064, 50_010..50_020, 90_000..u64::MAX, 200_000..300_000] {
+            ahead.look(&file, &part);
+        }
+        ahead.take(&file, &(90_000..90_001));
+        let parts: Vec<_> = ahead.0.iter().map(|wish| (wish.part.clone(), wish.whole)).collect();
+        let looks = [0..1064, 50_000..50_064, 90_000..100_000].map(|part| (part, false));
+        assert_eq!(parts, [&looks[..], &[(90_000..90_001, true)]].concat());
+        ahead.fetch();
+        std::fs::remove_file(&path).unwrap();
+    }
+}

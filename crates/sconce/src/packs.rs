@@ -193,3 +193,15 @@ mod write {
         session.run_with(&inputs, |_| ())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::is_digest;
+
+    #[test]
+    fn names_after_content_end_with_a_digest() {
+        let digest = "0123456789abcdef".repeat(4);
+        assert!(is_digest(&digest) && is_digest(&format!("scale_{digest}")));
+        assert!(!is_digest("layer.weight") && !is_digest(&digest[1..]) && !is_digest(&format!("{digest}_scale")));
+    }
+}

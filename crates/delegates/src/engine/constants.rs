@@ -7,6 +7,7 @@ use sconce_core::{Part, Program};
 use sconce_graph::{Constants, Graph, Source};
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Where bytes of a name are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +20,7 @@ enum Place {
 
 /// Where the names that a graph mentions lead.
 #[derive(Debug, Default)]
-pub(crate) struct Names(HashMap<String, Place>);
+pub(crate) struct Names(HashMap<Arc<str>, Place>);
 
 impl Names {
     /// Looks all names of a graph up: in the data from beside the program first, then in the program itself.

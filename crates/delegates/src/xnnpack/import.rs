@@ -49,7 +49,7 @@ impl Importer<'_> {
     fn value(&mut self, value: XValue<'_>) -> Result<(), String> {
         let tensor = value.tensor();
         let dims = tensor.dims().iter().map(|size| Dim::Fixed(index(size))).collect();
-        let ty = Type { element: self.element(value)?, dims };
+        let ty = Type { element: self.element(value, tensor.dtype())?, dims };
         let origin = match tensor.constant() {
             Some(index) => Origin::Constant(self.constant(index)?),
             None if tensor.is_input() => Origin::Input,
@@ -59,8 +59,7 @@ impl Importer<'_> {
         Ok(())
     }
 
-    fn element(&mut self, value: XValue<'_>) -> Result<Element, String> {
-        let dtype = value.tensor().dtype();
+    fn element(&mut self, value: XValue<'_>, dtype: Datatype) -> Result<Element, String> {
         let storage = match dtype {
             Datatype::Fp32 | Datatype::PFp32 => return Ok(Element::Plain(ScalarType::Float)),
             Datatype::Fp16 => return Ok(Element::Plain(ScalarType::Half)),
@@ -112,7 +111,7 @@ impl Importer<'_> {
 
     fn constant(&mut self, index: u32) -> Result<ConstantId, String> {
         let source = match self.file.constant(index) {
-            Some(Constant::Named(key)) => Source::Named(key.to_owned()),
+            Some(Constant::Named(key)) => Source::Named(key.into()),
             Some(Constant::Bytes(bytes)) => {
                 let start = bytes.as_ptr().addr().saturating_sub(self.payload.as_ptr().addr());
                 Source::Payload(start..start + bytes.len())
@@ -124,12 +123,13 @@ impl Importer<'_> {
 
     /// Arguments of a call are inputs, then outputs, each sorted by external id.
     fn bind_arguments(&mut self) -> Result<(), String> {
+        let externs: Vec<_> = self.file.externs().map(|(id, tensor)| (ValueId(id), tensor)).collect();
         let arguments = |wanted: fn(TensorValue<'_>) -> bool| {
-            let found = self.file.externs().filter(|(_, tensor)| wanted(*tensor));
-            found.map(|(id, tensor)| (tensor.external_id(), ValueId(id))).collect::<Vec<_>>()
+            let found = externs.iter().filter(|(_, tensor)| wanted(*tensor));
+            found.map(|(id, tensor)| (tensor.external_id(), *id)).collect::<Vec<_>>()
         };
         let (mut inputs, mut outputs) = (arguments(|tensor| tensor.is_input()), arguments(|tensor| tensor.is_output()));
-        outputs.extend(self.unmarked_outputs()?);
+        outputs.extend(self.unmarked_outputs(&externs)?);
         for (arguments, bound) in [(&mut inputs, &mut self.graph.inputs), (&mut outputs, &mut self.graph.outputs)] {
             arguments.sort_unstable();
             *bound = arguments.iter().map(|&(_, value)| value).collect();
@@ -139,13 +139,13 @@ impl Importer<'_> {
 
     /// Outputs by external ids that no value has. The exporter of 1.5 forgets to mark the output of a part that ends in a
     /// pad of integers, whose caller wants floats. It can only be a result that nobody reads.
-    fn unmarked_outputs(&mut self) -> Result<Vec<(u32, ValueId)>, String> {
-        let known: HashSet<u32> = self.file.externs().map(|(_, tensor)| tensor.external_id()).collect();
+    fn unmarked_outputs(&mut self, externs: &[(ValueId, TensorValue<'_>)]) -> Result<Vec<(u32, ValueId)>, String> {
+        let known: HashSet<u32> = externs.iter().map(|(_, tensor)| tensor.external_id()).collect();
         let missing: Vec<u32> = (0..self.file.graph().num_externs()).filter(|id| !known.contains(id)).collect();
         if missing.is_empty() {
             return Ok(Vec::new());
         }
-        let outside = |value: &ValueId| self.file.externs().any(|(id, _)| ValueId(id) == *value);
+        let outside = |value: &ValueId| externs.iter().any(|(id, _)| id == value);
         let read: HashSet<ValueId> = self.graph.nodes.iter().flat_map(|node| node.inputs.iter().copied()).collect();
         let results = self.graph.nodes.iter().flat_map(|node| node.outputs.iter().copied());
         let unread: Vec<_> = results.filter(|value| !read.contains(value) && !outside(value)).collect();

@@ -125,7 +125,7 @@ impl<'a> Parser<'a> {
                 return Err(self.error("a closing quote"));
             };
             self.rest = rest.trim_start();
-            return Ok(Source::Named(name.to_owned()));
+            return Ok(Source::Named(name.into()));
         }
         if self.rest.starts_with('[') {
             return Ok(Source::Bytes(self.list(Self::number::<u8>)?.into()));

@@ -1,6 +1,7 @@
 //! Text to graph and back.
 
 use crate::{parse, verify};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// One statement of every kind.
 const EVERYTHING: &str = r#"%0: float32[1, 8, 8, 4] = input
@@ -76,5 +77,36 @@ fn the_verifier_finds_what_is_wrong() {
     ] {
         let found = verify(&parse(text).unwrap()).unwrap_err().to_string();
         assert!(found.contains(expected), "{found}");
+    }
+}
+
+/// Whatever the text says counts: every number of it that is changed gives another hash.
+#[test]
+fn graphs_that_differ_in_their_text_differ_in_their_hash() {
+    let hash = |text: &str| {
+        let mut hasher = DefaultHasher::new();
+        parse(text).unwrap().hash(&mut hasher);
+        hasher.finish()
+    };
+    assert_eq!(hash(EVERYTHING), hash(EVERYTHING));
+    let changes = [
+        ("slope: 0.1", "slope: 0.2"),
+        ("scale: 0.5", "scale: 0.25"),
+        ("zero: -3", "zero: -2"),
+        ("how: equal", "how: not_equal"),
+        ("stride: [2, 2], padding: [1, 1, 1, 1]", "stride: [1, 1], padding: [0, 0, 0, 0]"),
+        ("keep: false", "keep: true"),
+        ("then hard_swish", "then hard_sigmoid"),
+        ("then add %4", "then multiply %4"),
+        ("\"filter\"", "\"filter2\""),
+        ("constant 16..80", "constant 16..96"),
+        ("constant value 7", "constant value 8"),
+        ("n <= 16, 4] = input", "m <= 16, 4] = input"),
+        ("safe_softmax", "softmax"),
+        ("[16, 50]", "[16, 51]"),
+    ];
+    for (from, to) in changes {
+        assert!(EVERYTHING.contains(from), "{from}");
+        assert_ne!(hash(&EVERYTHING.replacen(from, to, 1)), hash(EVERYTHING), "{from} -> {to}");
     }
 }
