@@ -71,7 +71,8 @@ fn nibbles(isa: Isa, par: &dyn Parallel, (rows, k, n): (usize, usize, usize), ki
 }
 
 /// (in channels, out channels), size, kernel, stride
-const LAYERS: [((usize, usize), usize, usize, usize); 12] = [
+const LAYERS: [((usize, usize), usize, usize, usize); 13] = [
+    ((3, 16), 224, 3, 2),
     ((3, 64), 224, 7, 2),
     ((64, 64), 56, 3, 1),
     ((128, 128), 28, 3, 1),

@@ -3,7 +3,7 @@
 //! The form of [`super`] for quantised nets: inputs and weights are signed bytes, sums are 32-bit integers.
 //!
 //! ```text
-//!   image ──fill──▶ strip: up to 32 patches,      packed weights: panels of up to 4 lines of 16 channels
+//!   image ──fill──▶ strip: up to 112 patches,     packed weights: panels of up to 4 lines of 16 channels
 //!                   lines of the image            ┌────────┐
 //!                   ┌────────────────┐            │ start  │ bias, and what the offsets of the inputs bring
 //!                   │ line 0         │            │ totals │ sum of a channel's weights
@@ -51,6 +51,8 @@ use tile::{Family, Tile, WIDEST};
 
 /// Bytes that are handed on together when they are finished: they are still near, and the oldest of them not just written.
 const PIECE: usize = 8 * 1024;
+/// Fewest rows of the output that a task takes.
+const FEWEST_ROWS: usize = 16;
 /// Channels in a line.
 const LANES: usize = 16;
 
@@ -302,7 +304,7 @@ fn convolve<T: Send>(
             finish: &finish,
             after: &after,
         };
-        let (rows, columns) = cuts((STRIP / 2, layout.nr()), (m, n), par.width(), work / WORTH_A_TASK);
+        let (rows, columns) = cuts((FEWEST_ROWS, layout.nr()), (m, n), par.width(), work / WORTH_A_TASK);
         // Parts of whole tiles, so that few rows are parted evenly, too.
         let rows = Cut { unit: family.tallest(layout.width), ..rows };
         split::blocks(par, &mut output[g * n..], pixel, (m, n), (rows, columns), |block| {

@@ -22,9 +22,12 @@ use core::ops::Range;
 
 /// Rows before a panel's weights: start and totals.
 pub(super) const HEAD: usize = 2;
-/// Most patches of a strip.
-pub(super) const STRIP: usize = 32;
-/// Most patches of a strip that has one row for each.
+/// Most patches of a strip, and fewest of one that holds lines of the image.
+pub(super) const STRIP: usize = 112;
+const LINES: usize = 32;
+/// Bytes of lines under the windows of a strip: they stay in the nearest cache beside the weights that they meet.
+const IN_LINES: usize = 12 * 1024;
+/// Most patches of a strip that has one row for each: fewer than of any other.
 const GATHERED: usize = 24;
 /// Fewest pixels of a line for which strips hold lines of the image: fewer would not fill a tile.
 const WORTH_LINES: usize = 6;
@@ -79,10 +82,13 @@ impl Strip {
         Self { patches: GATHERED, step: k.next_multiple_of(64) + 64, line: 0 }
     }
 
-    /// The lines under the windows of neighbouring pixels, which share what their windows share.
+    /// The lines under the windows of neighbouring pixels, which share what their windows share. Of few channels it takes
+    /// many: filling a strip, and calling kernels for it, takes as long as some products.
     fn of_lines(conv: &Conv2d) -> Self {
-        let line = ((STRIP - 1) * conv.stride[1] + conv.kernel[1]) * conv.in_channels;
-        Self { patches: STRIP, step: conv.stride[1] * conv.in_channels, line: line.next_multiple_of(64) + 64 }
+        let step = conv.stride[1] * conv.in_channels;
+        let patches = (IN_LINES / (conv.kernel[0] * step).max(1)).clamp(LINES, STRIP);
+        let line = ((patches - 1) * conv.stride[1] + conv.kernel[1]) * conv.in_channels;
+        Self { patches, step, line: line.next_multiple_of(64) + 64 }
     }
 }
 
@@ -118,7 +124,7 @@ impl Layout {
 
     /// Whether strips hold lines of the image, and no row for each patch.
     pub(super) fn is_in_lines(&self) -> bool {
-        self.strip.patches == STRIP
+        self.strip.patches >= LINES
     }
 
     /// Steps between changes of scale.
