@@ -14,94 +14,35 @@ pub(crate) struct External {
     files: Vec<(Index, FileBytes)>,
 }
 
-/// What is where in a file.
-enum Index {
-    /// With the entries by name: the file lists them in no order.
-    Ptd(ptd::Header, HashMap<String, usize>),
-    Gguf(Names),
-}
-
-/// The tensors of a GGUF file by their names, as ranges of the file. Those of types that are not known are left out.
-#[derive(Default)]
-struct Names {
+/// What is where in a file. Layers ask for their entries in every run, so all that is asked then is known here.
+struct Index {
+    /// Entries by name: a file lists them in no order.
     places: HashMap<String, usize>,
     ranges: Vec<Range<u64>>,
-}
-
-/// A file that can be asked.
-enum View<'a> {
-    Ptd(ptd::File<'a>, &'a HashMap<String, usize>),
-    Gguf(&'a Names),
-}
-
-impl Names {
-    fn of(file: &gguf::File<'_>) -> Self {
-        let mut names = Self::default();
-        for (tensor, range) in file.tensors().iter().filter_map(|tensor| Some((tensor, tensor.range.clone()?))) {
-            names.places.insert(tensor.name.to_owned(), names.ranges.len());
-            names.ranges.push(range);
-        }
-        names
-    }
-}
-
-impl<'a> View<'a> {
-    fn len(&self) -> usize {
-        match self {
-            Self::Ptd(file, _) => file.len(),
-            Self::Gguf(names) => names.ranges.len(),
-        }
-    }
-
-    fn keys(&self) -> Box<dyn Iterator<Item = &'a str> + 'a> {
-        match *self {
-            Self::Ptd(_, places) => Box::new(places.keys().map(String::as_str)),
-            Self::Gguf(names) => Box::new(names.places.keys().map(String::as_str)),
-        }
-    }
-
-    fn find(&self, key: &str) -> Option<usize> {
-        match self {
-            Self::Ptd(_, places) => places.get(key).copied(),
-            Self::Gguf(names) => names.places.get(key).copied(),
-        }
-    }
-
-    fn range(&self, index: usize) -> Range<u64> {
-        match self {
-            Self::Ptd(file, _) => file.range(index),
-            Self::Gguf(names) => names.ranges.get(index).cloned().unwrap_or(0..0),
-        }
-    }
-
-    /// GGUF has no layouts of torch: its data are for delegates, which know what they want.
-    fn layout(&self, index: usize) -> Option<ptd::TensorLayout<'a>> {
-        match self {
-            Self::Ptd(file, _) => file.layout(index),
-            Self::Gguf(_) => None,
-        }
-    }
+    /// That of a `.ptd`. GGUF has no layouts of torch: its data are for delegates, which know what they want.
+    header: Option<ptd::Header>,
 }
 
 impl Index {
     fn parse(file: &FileBytes) -> Result<Self, sconce_format::Error> {
         let (size, bytes) = (file.size(), file.bytes());
         if gguf::File::begins(bytes) {
-            return gguf::File::parse(bytes).map(|file| Self::Gguf(Names::of(&file)));
+            return gguf::File::parse(bytes).map(|file| Self::of_gguf(&file));
         }
         let header = ptd::Header::parse(bytes, size)?;
         file.look(header.loaded_size());
         let data = ptd::File::parse(bytes, header, size)?;
         // Of equal names the first counts.
-        let places = (0..data.len()).rev().map(|index| (data.key(index).to_owned(), index));
-        Ok(Self::Ptd(header, places.collect()))
+        let places = (0..data.len()).rev().map(|index| (data.key(index).to_owned(), index)).collect();
+        Ok(Self { places, ranges: (0..data.len()).map(|index| data.range(index)).collect(), header: Some(header) })
     }
 
-    fn view<'a>(&'a self, bytes: &'a FileBytes) -> View<'a> {
-        match self {
-            Self::Ptd(header, places) => View::Ptd(ptd::File::reopen(bytes.bytes(), *header), places),
-            Self::Gguf(names) => View::Gguf(names),
-        }
+    /// Tensors of types that are not known are left out.
+    fn of_gguf(file: &gguf::File<'_>) -> Self {
+        let known = file.tensors().iter().filter_map(|tensor| Some((tensor.name, tensor.range.clone()?)));
+        let (names, ranges): (Vec<_>, Vec<_>) = known.unzip();
+        let places = names.into_iter().enumerate().map(|(index, name)| (name.to_owned(), index)).collect();
+        Self { places, ranges, header: None }
     }
 }
 
@@ -109,7 +50,7 @@ impl External {
     /// Adds a file. A name may occur once.
     pub(crate) fn add(&mut self, name: &str, bytes: FileBytes) -> Result<(), Error> {
         let index = Index::parse(&bytes).map_err(|error| Error::Format { file: name.to_owned(), error })?;
-        if let Some(key) = index.view(&bytes).keys().find(|key| self.find(key).is_some()) {
+        if let Some(key) = index.places.keys().find(|key| self.find(key).is_some()) {
             return Err(Error::DuplicateData { file: name.to_owned(), key: key.to_owned() });
         }
         self.files.push((index, bytes));
@@ -124,9 +65,9 @@ impl External {
     /// Wishes that the entries whose names start so are at hand; they lie together, in the order in which they are needed.
     #[cfg(feature = "engine")]
     pub(crate) fn take_ahead(&self, prefix: &str, ahead: &mut Ahead) {
-        for (file, bytes) in self.views() {
-            let named = file.keys().filter(|key| key.starts_with(prefix)).filter_map(|key| file.find(key));
-            let ranges = named.map(|index| file.range(index));
+        for (file, bytes) in &self.files {
+            let named = file.places.iter().filter(|(key, _)| key.starts_with(prefix));
+            let ranges = named.map(|(_, &index)| file.ranges[index].clone());
             let all = ranges.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end));
             all.iter().for_each(|all| ahead.take(bytes, all));
         }
@@ -138,23 +79,21 @@ impl External {
     }
 
     /// The first and last bytes of every entry.
+    #[cfg(feature = "engine")]
     pub(crate) fn samples(&self, bytes: usize) -> impl Iterator<Item = &[u8]> {
-        let entries = self.views().map(|(file, _)| file.len()).sum::<usize>();
+        let entries = self.files.iter().map(|(file, _)| file.ranges.len()).sum::<usize>();
         let all = (0..u32::try_from(entries).unwrap_or(u32::MAX)).filter_map(|entry| self.bytes(entry));
         all.flat_map(move |all| [&all[..bytes.min(all.len())], &all[all.len().saturating_sub(bytes)..]])
     }
 
-    fn views(&self) -> impl Iterator<Item = (View<'_>, &FileBytes)> {
-        self.files.iter().map(|(index, bytes)| (index.view(bytes), bytes))
-    }
-
-    fn entry(&self, entry: u32) -> Option<(View<'_>, &FileBytes, usize)> {
+    /// The file of an entry, and its number there.
+    fn entry(&self, entry: u32) -> Option<(&Index, &FileBytes, usize)> {
         let mut index = usize::try_from(entry).ok()?;
-        for (file, bytes) in self.views() {
-            if index < file.len() {
+        for (file, bytes) in &self.files {
+            if index < file.ranges.len() {
                 return Some((file, bytes, index));
             }
-            index -= file.len();
+            index -= file.ranges.len();
         }
         None
     }
@@ -163,29 +102,29 @@ impl External {
 impl NamedData for External {
     fn find(&self, key: &str) -> Option<u32> {
         let mut first = 0;
-        for (file, _) in self.views() {
-            if let Some(index) = file.find(key) {
+        for (file, _) in &self.files {
+            if let Some(index) = file.places.get(key) {
                 return u32::try_from(first + index).ok();
             }
-            first += file.len();
+            first += file.ranges.len();
         }
         None
     }
 
     fn bytes(&self, entry: u32) -> Option<&[u8]> {
         let (file, bytes, index) = self.entry(entry)?;
-        let range = file.range(index);
+        let range = file.ranges.get(index)?;
         bytes.load(range.start, range.end.saturating_sub(range.start), Part::Constant)
     }
 
     fn layout(&self, entry: u32) -> Option<ptd::TensorLayout<'_>> {
-        let (file, _, index) = self.entry(entry)?;
-        file.layout(index)
+        let (file, bytes, index) = self.entry(entry)?;
+        ptd::File::reopen(bytes.bytes(), file.header?).layout(index)
     }
 
     fn release(&self, entry: u32) {
         if let Some((file, bytes, index)) = self.entry(entry) {
-            let range = file.range(index);
+            let range = &file.ranges[index];
             bytes.release(range.start, range.end.saturating_sub(range.start));
         }
     }
@@ -230,6 +169,7 @@ mod tests {
         assert!(external.layout(entry).is_none());
         external.release(entry);
         assert_eq!(external.find("c"), None);
+        #[cfg(feature = "engine")]
         assert_eq!(external.samples(2).count(), 4);
     }
 

@@ -1,7 +1,7 @@
 //! Files as memory.
 #![allow(unsafe_code)] // The memory map.
 use crate::buffer::Buffer;
-use sconce_core::{DataLoader, Part};
+use sconce_core::{Bytes, DataLoader, Part};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -116,7 +116,7 @@ impl Mapped {
 
 impl DataLoader for FileBytes {
     fn size(&self) -> u64 {
-        sconce_core::Bytes(self.bytes()).size()
+        Bytes(self.bytes()).size()
     }
 
     fn load(&self, offset: u64, len: u64, _part: Part) -> Option<&[u8]> {
@@ -131,10 +131,7 @@ impl DataLoader for FileBytes {
         use std::os::unix::fs::FileExt as _;
         match self {
             Self::Mapped(mapped) if into.len() < FEW => mapped.file.read_exact_at(into, offset).ok(),
-            _ => {
-                into.copy_from_slice(self.load(offset, u64::try_from(into.len()).ok()?, part)?);
-                Some(())
-            }
+            _ => Bytes(self.bytes()).load_into(offset, into, part),
         }
     }
 

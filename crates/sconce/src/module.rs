@@ -110,7 +110,8 @@ impl Module {
         let (name, loader, beside) = match source {
             Source::Path(path) => {
                 let loader = open(&path, options.copy)?;
-                (path.display().to_string(), loader, options.packed.then(|| Found::beside(&path, options.copy)))
+                let beside = options.packed.then(|| Found::beside(&path, options.copy)).flatten();
+                (path.display().to_string(), loader, beside)
             }
             Source::Bytes(bytes) => {
                 let copied = FileBytes::from_bytes(bytes);
@@ -136,7 +137,7 @@ impl Module {
             check(&program.methods().collect::<Vec<_>>(), &options)?;
         }
         let (header, methods) = (program.header(), program.methods().len());
-        let (packs, warnings) = match beside.flatten().map(|found| found.open(program, &loader, &external, &options)) {
+        let (packs, warnings) = match beside.map(|found| found.open(program, &loader, &external, &options)) {
             Some(Ok(packs)) => (packs, Vec::new()),
             Some(Err(warning)) => (External::default(), vec![warning]),
             None => (External::default(), Vec::new()),
