@@ -2,6 +2,8 @@
 //!
 //! Every touch of a page that is not there is an interruption, and a disk gives many pages at a time as fast as one. So a
 //! thread aside asks for them while the caller goes on. It ends when it is done, or alone with a file.
+#[cfg(target_os = "linux")]
+use crate::map::LARGE;
 use crate::map::{FileBytes, Mapped};
 use std::ops::Range;
 use std::sync::Arc;
@@ -74,8 +76,18 @@ impl Wish {
 
 #[cfg(target_os = "linux")]
 fn take(file: &Arc<Mapped>, part: Range<usize>) {
-    for start in part.clone().step_by(TOGETHER).take_while(|_| Arc::strong_count(file) > 1) {
-        let _ = file.map.advise_range(memmap2::Advice::PopulateRead, start, TOGETHER.min(part.end - start));
+    let map = |part: Range<usize>| {
+        for start in part.clone().step_by(TOGETHER).take_while(|_| Arc::strong_count(file) > 1) {
+            let _ = file.map.advise_range(memmap2::Advice::PopulateRead, start, TOGETHER.min(part.end - start));
+        }
+    };
+    // What is mapped in large pages is read as it is mapped; the rest is asked for as a whole before.
+    let (large, rest) = (part.start..part.end.min(LARGE), part.start.max(LARGE)..part.end);
+    map(large);
+    if !rest.is_empty() {
+        let _ = file.map.advise_range(memmap2::Advice::Normal, rest.start, rest.len());
+        file.will_need(rest.clone());
+        map(rest);
     }
 }
 

@@ -13,6 +13,10 @@ const HEAD: u64 = 256 * 1024;
 /// Bytes that are worth a page of their own.
 #[cfg(unix)]
 const FEW: usize = 4096;
+/// Bytes at the start of a file that are read in large pages. On virtual machines that hand free memory back to their host,
+/// large pages must be fetched from it again, which can take longer than they save: some are worth it, many are not.
+#[cfg(all(feature = "engine", target_os = "linux"))]
+pub(crate) const LARGE: usize = 24 << 20;
 /// Bytes of a file that are read ahead: asking for more takes long itself.
 const MOST_AHEAD: usize = 512 << 20;
 
@@ -38,14 +42,14 @@ impl FileBytes {
         Ok(mapped)
     }
 
-    /// Maps a file most of which will be used, in large pages where the system has them: it then reads megabytes in one
-    /// piece, up to three times as fast as page by page, and maps them as one.
+    /// Maps a file most of which will be used, its start in large pages where the system has them: it then reads megabytes
+    /// in one piece, up to three times as fast as page by page, and maps them as one.
     #[cfg(feature = "engine")]
     pub(crate) fn map_in_large_pages(path: &Path) -> io::Result<Self> {
         let mapped = Self::map_quietly(path)?;
         #[cfg(target_os = "linux")]
         if let Self::Mapped(mapped) = &mapped {
-            let _ = mapped.map.advise(memmap2::Advice::HugePage);
+            let _ = mapped.map.advise_range(memmap2::Advice::HugePage, 0, mapped.map.len().min(LARGE));
         }
         Ok(mapped)
     }
