@@ -16,7 +16,7 @@ const FEW: usize = 4096;
 /// Bytes at the start of a file that are read in large pages. On virtual machines that hand free memory back to their host,
 /// large pages must be fetched from it again, which can take longer than they save: some are worth it, many are not.
 #[cfg(all(feature = "engine", target_os = "linux"))]
-pub(crate) const LARGE: usize = 24 << 20;
+pub(crate) const LARGE: usize = 8 << 20;
 /// Bytes of a file that are read ahead: asking for more takes long itself.
 const MOST_AHEAD: usize = 512 << 20;
 
