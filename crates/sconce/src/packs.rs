@@ -31,8 +31,9 @@ pub fn packed_beside(program: &Path) -> PathBuf {
     program.with_extension("packed.ptd")
 }
 
-/// The parts of a program that tell it from others: everything but its data, and samples of that: some all over the file, and
-/// the first and last bytes of every constant and segment. Data that are named after their content need none of their own.
+/// The parts of a program that tell it from others: everything but its data, and samples of that: some all over the file, the
+/// first bytes of every constant, and the first and last of every segment. Segments that are named after their content need
+/// none of their own.
 fn samples(program: Program<'_>) -> Vec<Range<u64>> {
     let file = program.file();
     let mut samples = Vec::new();

@@ -105,6 +105,29 @@ fn files_of_other_programs_and_broken_ones_are_passed_over() {
     warns(&copy, "another version");
 }
 
+/// Constants of operators have no names that would tell.
+#[test]
+fn another_start_of_any_constant_is_another_program() {
+    let copy = Copy::of("../mlp.pte", "constants");
+    copy.pack();
+    let original = fs::read(&copy.program).unwrap();
+    let module = Module::load(&copy.program).unwrap();
+    assert!(module.warnings().is_empty());
+    let file = module.program().file();
+    let constants = file.program().constant_segment().unwrap();
+    let segment = file.segment(constants.segment_index()).unwrap();
+    let starts: Vec<u64> = constants.offsets().iter().skip(1).map(|offset| segment.start + offset).collect();
+    assert_eq!(starts.len(), 4, "two layers of weights and biases");
+    drop(module);
+    for start in starts {
+        let mut changed = original.clone();
+        changed[usize::try_from(start).unwrap()] ^= 1;
+        fs::write(&copy.program, changed).unwrap();
+        let (_, warnings) = copy.run(Options::new());
+        assert!(warnings.len() == 1 && warnings[0].contains("another version"), "{warnings:?} at {start}");
+    }
+}
+
 #[test]
 fn sets_that_this_machine_lacks_are_named() {
     let copy = Copy::of("xnnpack_conv.pte", "sets");

@@ -148,6 +148,17 @@ fn windows_of_all_kinds() {
     }
 }
 
+/// Lines of the image around the length of a strip: the longest, those that more channels make shorter, and the shortest.
+#[test]
+fn lines_longer_than_a_strip() {
+    let pool = pool();
+    let plain = Conv2d { input: [2, 1], kernel: [3, 3], padding: [1; 4], ..Conv2d::linear(1, 3, 18) };
+    for (in_channels, length) in [(3, STRIP), (3, STRIP + 1), (3, 2 * STRIP + 6), (64, 65), (130, 33)] {
+        check(&pool, &Conv2d { in_channels, input: [2, length], ..plain });
+    }
+    check(&pool, &Conv2d { input: [2, 2 * STRIP + 3], stride: [2, 2], ..plain });
+}
+
 #[test]
 fn large_products_split_between_threads() {
     let pool = pool();
