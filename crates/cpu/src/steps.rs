@@ -25,7 +25,7 @@ pub(crate) use image::{ArgMaxPool, Pool, PoolKind, ResizeBilinear, ResizeNearest
 pub(crate) use layout::{Concat, Pad, Rearrange};
 pub(crate) use matmul::MatMul;
 pub(crate) use norm::{Affine, LayerNorm};
-pub(crate) use quantized::{ConvolutionDynamic, ConvolutionInt8, DepthwiseInt8};
+pub(crate) use quantized::{ConvolutionDynamic, ConvolutionInt8, DepthwiseInt8, WinogradInt8};
 pub(crate) use strips::{Part, Rows, Strips, Window};
 pub(crate) use tail::Tail;
 

@@ -23,6 +23,8 @@
 
 mod cost;
 mod filter;
+pub mod int8;
+mod shape;
 #[cfg(test)]
 mod tests;
 mod transform;
@@ -33,18 +35,13 @@ use crate::packed::Conv2d;
 use crate::packed::tile::{Family, LINE, MOST_ROWS, Tile};
 use crate::split::{self, Block, Slots};
 use core::ops::Range;
-pub use cost::best;
+pub use cost::{best, pays};
 use sconce_parallel::{Parallel, Serial};
+use shape::{ALIGN, Shape, product, share};
 use transform::{Finished, Patch, Transforms};
 
-/// Bytes of transformed patches and products that stay in the second-level cache.
-const NEAR: usize = 512 * 1024;
 /// Bytes of weights that are still in the second-level cache when the next block begins.
 const SECOND_LEVEL: usize = 1200 * 1024;
-/// Tiles that a block has at least, if there are so many: with fewer, fetching the weights takes longer than using them.
-const FEWEST: usize = 28;
-/// Elements of the widest vector; planes of scratch start at multiples of it.
-const ALIGN: usize = 16;
 /// Multiplications of the direct form below which threads cost more than they bring.
 const WORTH_THREADS: usize = 200_000;
 
@@ -106,7 +103,13 @@ pub fn pack(isa: Isa, par: &dyn Parallel, conv: &Conv2d, output: Output, filter:
 
 /// Elements of scratch that [`winograd`] needs on `width` threads.
 pub fn scratch_len(isa: Isa, conv: &Conv2d, output: Output, width: usize) -> usize {
-    product(&[Shape::new(isa, conv, output).slot(), Slots::<f32>::count(width)])
+    product(&[cut(isa, conv, output).1.slot(), Slots::<f32>::count(width)])
+}
+
+/// The kernels of a convolution, and how it is cut for them.
+fn cut(isa: Isa, conv: &Conv2d, output: Output) -> (Family, Shape) {
+    let family = Family::of(isa, conv.out_channels);
+    (family, Shape::new(conv, output, (family.mr, family.nr()), (conv.in_channels, conv.out_channels)))
 }
 
 /// Convolves. `packed` comes from [`pack`] for the same set, geometry and tile; `then` follows. Images come with the distance
@@ -124,7 +127,7 @@ pub fn winograd(
     (out, pixel): (&mut [f32], usize),
 ) {
     assert!(applies(conv), "{conv:?} is not for Winograd's method");
-    let shape = Shape::new(isa, conv, output);
+    let (family, shape) = cut(isa, conv, output);
     let [height, width] = shape.size;
     let pixels = product(&[conv.batch, height, width]);
     let seen = product(&[conv.batch, conv.input[0], conv.input[1]]);
@@ -145,88 +148,19 @@ pub fn winograd(
     let (blocks, parts) = shape.tasks(par.width());
     let transforms = Transforms::of(isa, output);
     let distances = (from_pixel, pixel);
-    let job = Job { isa, conv, shape, transforms, input, packed, bias, then, out: out.as_mut_ptr(), distances };
+    let job = Job { isa, conv, family, shape, transforms, input, packed, bias, then, out: out.as_mut_ptr(), distances };
     par.run(blocks * parts, &|task| {
-        let share = |count: usize, part: usize, parts: usize| count * part / parts..count * (part + 1) / parts;
         let tiles = share(shape.tiles, task / parts, blocks);
         let panels = share(shape.panels, task % parts, parts);
         slots.with(|scratch| job.block(tiles, panels, scratch));
     });
 }
 
-/// The product of some sizes, which must be a number.
-fn product(sizes: &[usize]) -> usize {
-    let product = sizes.iter().try_fold(1usize, |product, size| product.checked_mul(*size));
-    product.unwrap_or_else(|| panic!("a buffer of {sizes:?} elements is more than there can be"))
-}
-
-/// How a convolution is cut.
-#[derive(Clone, Copy)]
-struct Shape {
-    family: Family,
-    output: Output,
-    /// Height and width of the output.
-    size: [usize; 2],
-    /// Tiles across an output image, and down.
-    across: usize,
-    down: usize,
-    /// All tiles of the batch, and the most of a block.
-    tiles: usize,
-    most: usize,
-    /// Input and output channels, rounded up to vectors.
-    channels: usize,
-    columns: usize,
-    panels: usize,
-}
-
-impl Shape {
-    fn new(isa: Isa, conv: &Conv2d, output: Output) -> Self {
-        let size = conv.output().unwrap_or_else(|| panic!("{conv:?} is not a convolution"));
-        let family = Family::of(isa, conv.out_channels);
-        let (down, across) = (size[0].div_ceil(output.side()), size[1].div_ceil(output.side()));
-        let channels = conv.in_channels.next_multiple_of(ALIGN);
-        let tiles = product(&[conv.batch, down, across]);
-        let columns = conv.out_channels.next_multiple_of(ALIGN);
-        let bytes = product(&[output.matrices(), channels + columns, size_of::<f32>()]);
-        let most = (NEAR / bytes.max(1)).max(FEWEST).next_multiple_of(family.mr);
-        let panels = conv.out_channels.div_ceil(family.nr());
-        Self { family, output, size, across, down, tiles, most: most.min(tiles), channels, columns, panels }
-    }
-
-    /// Elements from a transformed patch's place in one matrix to that in the next, and the same for products. A little more
-    /// than the matrix has, because places that are a power of two apart compete for the same lines of a cache.
-    fn planes(&self) -> (usize, usize) {
-        (self.most * self.channels + ALIGN, self.most * self.columns + ALIGN)
-    }
-
-    /// Elements of scratch of a task.
-    fn slot(&self) -> usize {
-        let (patches, products) = self.planes();
-        (patches + products) * self.output.matrices() + ALIGN
-    }
-
-    /// How many blocks of tiles and parts of the panels are tasks. Each block reads all weights and each part transforms all
-    /// patches, so there are no more than it takes.
-    fn tasks(&self, width: usize) -> (usize, usize) {
-        let blocks = self.tiles.div_ceil(self.most.max(1));
-        match width {
-            1 => (blocks, 1),
-            _ if self.tiles >= 2 * width * self.family.mr => (blocks.next_multiple_of(width), 1),
-            _ => (blocks, width.div_ceil(blocks).min(self.panels)),
-        }
-    }
-
-    /// Image, line and column of a tile, the latter in pixels of the output.
-    fn place(&self, tile: usize) -> (usize, usize, usize) {
-        let (line, column) = (tile / self.across, tile % self.across);
-        (line / self.down, line % self.down * self.output.side(), column * self.output.side())
-    }
-}
-
 /// What all tasks of a convolution share.
 struct Job<'a> {
     isa: Isa,
     conv: &'a Conv2d,
+    family: Family,
     shape: Shape,
     transforms: Transforms,
     input: &'a [f32],
@@ -245,10 +179,7 @@ impl Job<'_> {
     /// Computes some tiles and some panels of channels.
     fn block(&self, tiles: Range<usize>, panels: Range<usize>, scratch: &mut [f32]) {
         let shape = &self.shape;
-        assert!(tiles.len() <= shape.most, "{tiles:?} are more than {} tiles", shape.most);
-        let skip = scratch.as_ptr().align_offset(ALIGN * size_of::<f32>()).min(ALIGN);
-        let patches_len = shape.planes().0 * shape.output.matrices();
-        let (patches, products) = scratch[skip..].split_at_mut(patches_len);
+        let (patches, products) = shape.parts(&tiles, scratch);
         for (i, tile) in tiles.clone().enumerate() {
             self.transform_patch(tile, &mut patches[i * shape.channels..]);
         }
@@ -277,37 +208,30 @@ impl Job<'_> {
 
     /// The output channels of some panels.
     fn columns(&self, panels: Range<usize>) -> Range<usize> {
-        let nr = self.shape.family.nr();
+        let nr = self.family.nr();
         panels.start * nr..self.conv.out_channels.min(panels.end * nr)
     }
 
     /// The packed matrix of a panel.
     fn weights(&self, matrix: usize, panel: usize) -> &[f32] {
         let columns = self.columns(panel..panel + 1);
-        let len = columns.len().next_multiple_of(self.shape.family.lanes) * self.conv.in_channels;
+        let len = columns.len().next_multiple_of(self.family.lanes) * self.conv.in_channels;
         let start = columns.start * self.conv.in_channels * self.shape.output.matrices();
         &self.packed[start + matrix * len..][..len]
     }
 
     /// Transforms the patch under a tile; `to` is its row of the first matrix.
     fn transform_patch(&self, tile: usize, to: &mut [f32]) {
-        let (conv, side) = (self.conv, self.shape.output.patch());
-        let (image, y, x) = self.shape.place(tile);
-        // The lines or columns of the patch that lie in the image.
-        let inside = |at: usize, axis: usize| {
-            let end = (conv.input[axis] + conv.padding[axis]).saturating_sub(at).min(side);
-            conv.padding[axis].saturating_sub(at).min(end)..end
-        };
-        let line = (image * conv.input[0] + y).wrapping_sub(conv.padding[0]);
-        let pixel = line.wrapping_mul(conv.input[1]).wrapping_add(x).wrapping_sub(conv.padding[1]);
+        let conv = self.conv;
+        let (pixel, [rows, columns]) = self.shape.patch(conv, tile);
         let plane = self.shape.planes().0;
         assert!(to.len() >= (self.shape.output.matrices() - 1) * plane + self.shape.channels);
         let patch = Patch {
             from: self.input.as_ptr().wrapping_add(pixel.wrapping_mul(self.distances.0)),
             line: conv.input[1] * self.distances.0,
             pixel: self.distances.0,
-            rows: inside(y, 0),
-            columns: inside(x, 1),
+            rows,
+            columns,
             channels: conv.in_channels,
             to: to.as_mut_ptr(),
             plane,
@@ -320,7 +244,7 @@ impl Job<'_> {
     /// Multiplies a matrix of patches with that of the filter for a panel of channels.
     fn multiply(&self, at: (usize, usize), next: &[f32], patches: &[f32], products: &mut [f32]) {
         let (shape, k) = (&self.shape, self.conv.in_channels);
-        let (panel, family) = (self.weights(at.0, at.1), &shape.family);
+        let (panel, family) = (self.weights(at.0, at.1), &self.family);
         let (first, width) = (at.1 * family.nr(), panel.len() / k);
         let tiles = patches.len() / shape.channels;
         let strips = tiles.div_ceil(family.mr);
@@ -389,24 +313,13 @@ impl Job<'_> {
         if then.is_empty() {
             return;
         }
-        let mut tile = tiles.start;
-        while tile < tiles.end {
-            // Tiles side by side make longer runs of pixels.
-            let (image, y, x) = shape.place(tile);
-            let side_by_side = (shape.across - tile % shape.across).min(tiles.end - tile);
-            let pixels = (side_by_side * shape.output.side()).min(shape.size[1] - x);
-            for line in y..shape.size[0].min(y + shape.output.side()) {
-                let first = (image * shape.size[0] + line) * shape.size[1] + x;
-                let rows = first..first + pixels;
-                // SAFETY: these are pixels of this task's tiles in the output and channels of its panels, which no other
-                // task has.
-                let mut block = unsafe {
-                    let start = self.out.add(first * self.distances.1 + columns.start);
-                    Block::held(start, self.distances.1, rows.clone(), columns.clone())
-                };
-                block.each_run(rows, channels, |at, values| finish(self.isa, then, at, values));
-            }
-            tile += side_by_side;
-        }
+        shape.each_line(tiles, |pixels| {
+            // SAFETY: these are pixels of this task's tiles in the output and channels of its panels, which no other task has.
+            let mut block = unsafe {
+                let start = self.out.add(pixels.start * self.distances.1 + columns.start);
+                Block::held(start, self.distances.1, pixels.clone(), columns.clone())
+            };
+            block.each_run(pixels, channels, |at, values| finish(self.isa, then, at, values));
+        });
     }
 }

@@ -7,7 +7,7 @@ use crate::steps::{
     ConvolutionDynamic, ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Fill, Filter, GateBytes, Gated, Kind,
     LayerNorm, MOST_AFTER, Map, MapBytes, MatMul, Mean, MeanInt8, Not, Pad, Parameters, Pixels, Pool, PoolKind,
     Rearrange, Repeat, ResizeBilinear, ResizeNearest, Select, Softmax, Step, SumBytes, Tail, ToBytes, Winograd,
-    function, table,
+    WinogradInt8, function, table,
 };
 use crate::weights::{element_count, is_known};
 use sconce_format::ScalarType;
@@ -378,8 +378,16 @@ impl Site<'_> {
             Some(Product::Static { quantization, scales }) => {
                 let tail = Tail::Nothing;
                 let step = ConvolutionInt8 { node, conv, filter, layout, bias, quantization, scales, tail, pixels };
-                let (reads, scratch) = (vec![self.node.inputs[0]], scratch(int8::Kind::Bytes));
-                Some(Selected { step: Box::new(step), reads, scratch, before: Vec::new() })
+                let (step, scratch): (Box<dyn Step>, _) = match self.winograd_of_bytes(&conv) && layout == Filter::Rows
+                {
+                    true => {
+                        let step = WinogradInt8(step);
+                        let scratch = step.scratch(self.options.isa, self.width);
+                        (Box::new(step), scratch)
+                    }
+                    false => (Box::new(step), scratch(int8::Kind::Bytes)),
+                };
+                Some(Selected { step, reads: vec![self.node.inputs[0]], scratch, before: Vec::new() })
             }
             Some(Product::Dynamic(kind)) => {
                 let after = self.after(1);
@@ -428,14 +436,24 @@ impl Site<'_> {
         Selected { scratch: step.scratch(self.options.isa), step: Box::new(step), reads, before: vec![place] }
     }
 
-    /// The tile of Winograd's method, where it pays and is wanted. It decides how weights are packed, which is done once for
-    /// all sizes: so it goes by the largest images that may come.
-    fn winograd(&self, conv: &Conv2d) -> Option<Output> {
-        let largest = match self.graph.ty(self.node.inputs[0]).sizes()[..] {
+    /// The convolution of the largest images that may come. Which method is taken decides how weights are packed, and that is
+    /// done once for all sizes.
+    fn largest(&self, conv: &Conv2d) -> Conv2d {
+        match self.graph.ty(self.node.inputs[0]).sizes()[..] {
             [batch, height, width, _] => Conv2d { batch, input: [height, width], ..*conv },
             _ => *conv,
-        };
-        winograd::best(&largest).filter(|_| !self.options.exact && winograd::applies(conv))
+        }
+    }
+
+    /// The tile of Winograd's method, where it pays and is wanted.
+    fn winograd(&self, conv: &Conv2d) -> Option<Output> {
+        winograd::best(&self.largest(conv)).filter(|_| !self.options.exact && winograd::applies(conv))
+    }
+
+    /// Whether Winograd's method pays for bytes and is wanted. It rounds nothing, but takes more memory.
+    fn winograd_of_bytes(&self, conv: &Conv2d) -> bool {
+        let pays = winograd::pays(self.options.isa, &self.largest(conv));
+        pays && !self.options.exact && winograd::int8::applies(conv)
     }
 
     fn depthwise(&self, geometry: Depthwise) -> Option<Selected> {

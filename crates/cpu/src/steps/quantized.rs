@@ -15,6 +15,7 @@ use sconce_kernels::depthwise::{self, Depthwise};
 use sconce_kernels::epilogue::Then;
 use sconce_kernels::packed::int8::{self, Kind, Quantization};
 use sconce_kernels::packed::{self, Conv2d};
+use sconce_kernels::winograd;
 
 /// Bytes in, bytes out, with scales that are known.
 pub(crate) struct ConvolutionInt8 {
@@ -136,6 +137,64 @@ impl Rows for ConvolutionInt8 {
         let how = (&self.quantization, self.tail.alone());
         let output = (elements_mut(output), self.pixels.output);
         int8::conv2d(isa, par, &conv, how, input, packed, output, scratch);
+    }
+}
+
+/// A three by three convolution of bytes by Winograd's method, which gives the same bytes.
+pub(crate) struct WinogradInt8(pub(crate) ConvolutionInt8);
+
+impl WinogradInt8 {
+    /// Bytes of scratch on so many threads.
+    pub(crate) fn scratch(&self, isa: Isa, width: usize) -> usize {
+        winograd::int8::scratch_len(isa, &self.0.conv, width) * size_of::<i32>()
+    }
+
+    fn pack(&self, context: &Context<'_>) -> Weights {
+        let ConvolutionInt8 { node, conv, filter, bias, scales, .. } = &self.0;
+        let lengths = Lengths { packed: winograd::int8::packed_len(conv), scales: conv.out_channels, bias: 0 };
+        context.known.pack(*node, context.par, lengths, |parts| {
+            let (bytes, bias) =
+                (context.known.signed_bytes(*filter), bias.map(|bias| context.known.stored_integers(bias)));
+            let zero = self.0.quantization.input_zero;
+            winograd::int8::pack(context.isa, context.par, conv, bytes, bias.as_deref(), zero, parts.packed);
+            parts.scales.copy_from_slice(&factors(context, *filter, conv.out_channels, *scales));
+        })
+    }
+}
+
+impl Step for WinogradInt8 {
+    fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
+        let ConvolutionInt8 { node, conv, quantization, tail, pixels, .. } = &self.0;
+        let weights = context.known.weights(*node, || self.pack(context));
+        let weights = (weights.packed(&context.known), weights.scales(&context.known));
+        let (how, input) = ((quantization, tail.of(&buffers)), (elements(buffers.read(0)), pixels.input));
+        let (output, scratch) = ((elements_mut(buffers.output), pixels.output), elements_mut(buffers.scratch));
+        winograd::int8::winograd(context.isa, context.par, conv, how, input, weights, output, scratch);
+    }
+
+    fn write_apart(&mut self, apart: Apart) -> bool {
+        self.0.write_apart(apart)
+    }
+
+    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
+        is_image(read, apart, self.0.conv.in_channels, 1)
+    }
+
+    fn read_apart(&mut self, _: usize, apart: Apart) {
+        self.0.pixels.read_apart(apart, self.0.conv.in_channels, 1);
+    }
+
+    fn take_tail(&mut self, tail: Tail) -> bool {
+        self.0.take_tail(tail)
+    }
+
+    fn describe(&self) -> String {
+        let Conv2d { input: [h, w], in_channels, out_channels, .. } = self.0.conv;
+        format!("bytes: Winograd Four {h}x{w}x{in_channels} -> {out_channels}, filter 3x3{}", self.0.tail)
+    }
+
+    fn work(&self) -> Work {
+        self.0.work()
     }
 }
 

@@ -22,14 +22,14 @@
 //! sign on both sides, and the offset is zero.
 #![allow(unsafe_code, reason = "addresses handed to the micro-kernels")]
 
-mod dots;
+pub(crate) mod dots;
 mod dynamic;
 mod layout;
 mod pack;
 mod requantize;
 mod strip;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tile;
 
 pub use crate::depthwise::int8::{Quantization, Unsigned};
@@ -54,12 +54,12 @@ const PIECE: usize = 8 * 1024;
 /// Fewest rows of the output that a task takes.
 const FEWEST_ROWS: usize = 16;
 /// Channels in a line.
-const LANES: usize = 16;
+pub(crate) const LANES: usize = 16;
 
 /// A cache line of packed weights: of each of 16 channels a number, or four weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
-pub struct Line([i32; LANES]);
+pub struct Line(pub(crate) [i32; LANES]);
 
 impl Line {
     /// The words of some lines.

@@ -4,8 +4,10 @@
 //! and what transforms cost. In a net the weights of a layer come from memory. The direct form waits for them; here they
 //! are fetched while multiplying, so that the longer of the two counts.
 
-use super::{Output, applies};
+use super::{Output, applies, int8};
+use crate::isa::Isa;
 use crate::packed::Conv2d;
+use crate::packed::int8::LANES;
 
 /// Nanoseconds on one core, as measured with `winograd_peak` on an Ice Lake Xeon at 2.8 GHz with AVX-512.
 mod nanoseconds {
@@ -15,6 +17,22 @@ mod nanoseconds {
     pub(super) const BYTE: f64 = 0.08;
     /// An element of a transformed patch or of a product, for tiles of two and of four pixels.
     pub(super) const TRANSFORM: [f64; 2] = [0.15, 0.23];
+    /// An element of a transformed patch of bytes, and of a product of such; with `winograd_peak` on an EPYC (Zen 4).
+    pub(super) const TRANSFORM_BYTES: [f64; 2] = [0.095, 0.14];
+}
+
+/// Nanoseconds of a multiplication and addition of bytes, and of 16-bit numbers, likewise. The latter are of no use where dot
+/// products of bytes are four times as fast.
+fn multiplications(isa: Isa) -> Option<(f64, f64)> {
+    match isa {
+        Isa::Scalar => Some((0.121, 0.16)),
+        Isa::Vnni(_) => Some((0.0044, 0.0089)),
+        Isa::Avx512(_) => Some((0.0139, 0.0125)),
+        Isa::Avx2(_) => Some((0.0175, 0.0135)),
+        // Not measured, but made of instructions like those of AVX2.
+        Isa::Neon(_) => Some((0.0350, 0.0270)),
+        Isa::Dotprod(_) | Isa::I8mm(_) => None,
+    }
 }
 
 /// The tile with which Winograd's method is predicted to be fastest; `None` where it does not apply or the direct form is
@@ -31,14 +49,30 @@ pub fn best(conv: &Conv2d) -> Option<Output> {
     best.1
 }
 
+/// Whether Winograd's method is predicted to be faster for bytes; not where it does not apply.
+pub fn pays(isa: Isa, conv: &Conv2d) -> bool {
+    let Some((size, (byte, number))) = conv.output().filter(|_| int8::applies(conv)).zip(multiplications(isa)) else {
+        return false;
+    };
+    let (matrix, [down, across]) = (matrix(conv), size.map(|size| size as f64));
+    let direct = 9.0 * matrix * (conv.batch as f64 * down * across * byte + nanoseconds::BYTE);
+    let (matrices, tiles) = (Output::Four.matrices() as f64, tiles(conv, size, Output::Four));
+    let multiply = matrices * matrix * tiles * number;
+    let fetch = matrices * matrix * size_of::<i16>() as f64 * nanoseconds::BYTE;
+    let [patch, product] = nanoseconds::TRANSFORM_BYTES;
+    let (inputs, outputs) =
+        (conv.in_channels.next_multiple_of(int8::TOGETHER), conv.out_channels.next_multiple_of(LANES));
+    let transform = matrices * tiles * (inputs as f64 * patch + outputs as f64 * product);
+    multiply.max(fetch) + transform < direct
+}
+
 fn direct(conv: &Conv2d, size: [usize; 2]) -> f64 {
     let (matrix, pixels) = (matrix(conv), conv.batch as f64 * size[0] as f64 * size[1] as f64);
     9.0 * matrix * (pixels * nanoseconds::MULTIPLICATION + size_of::<f32>() as f64 * nanoseconds::BYTE)
 }
 
 fn transformed(conv: &Conv2d, size: [usize; 2], output: Output) -> f64 {
-    let [down, across] = size.map(|size| size.div_ceil(output.side()) as f64);
-    let (matrices, tiles) = (output.matrices() as f64, conv.batch as f64 * down * across);
+    let (matrices, tiles) = (output.matrices() as f64, tiles(conv, size, output));
     let multiply = matrices * tiles * matrix(conv) * nanoseconds::MULTIPLICATION;
     let fetch = matrices * matrix(conv) * size_of::<f32>() as f64 * nanoseconds::BYTE;
     let element = match output {
@@ -46,6 +80,12 @@ fn transformed(conv: &Conv2d, size: [usize; 2], output: Output) -> f64 {
         Output::Four => nanoseconds::TRANSFORM[1],
     };
     multiply.max(fetch) + matrices * tiles * (conv.in_channels as f64 + conv.out_channels as f64) * element
+}
+
+/// Tiles of all images.
+fn tiles(conv: &Conv2d, size: [usize; 2], output: Output) -> f64 {
+    let [down, across] = size.map(|size| size.div_ceil(output.side()) as f64);
+    conv.batch as f64 * down * across
 }
 
 /// Elements of the matrix between input and output channels.
@@ -75,6 +115,18 @@ mod tests {
             (128, 20, Output::Four),
         ] {
             assert_eq!(best(&layer((channels, channels), size)), Some(fastest), "{channels} channels, {size} px");
+        }
+    }
+
+    #[test]
+    fn predictions_for_bytes_agree_with_measurements() {
+        for isa in Isa::available().filter(|isa| multiplications(*isa).is_some()) {
+            for (channels, size) in [(64, 56), (128, 28), (64, 40), (128, 20)] {
+                assert!(pays(isa, &layer((channels, channels), size)), "{isa:?} {channels} channels, {size} px");
+            }
+            // Without vectors multiplying takes so long that it pays even there.
+            assert_eq!(pays(isa, &layer((3, 16), 224)), isa == Isa::Scalar, "{isa:?}");
+            assert!(!pays(isa, &layer((int8::MOST_CHANNELS + 1, 64), 56)), "{isa:?}");
         }
     }
 

@@ -38,7 +38,7 @@ macro_rules! each {
         all
     }};
 }
-pub(super) use each;
+pub(crate) use each;
 
 /// Runs a block with each number from zero on, up to a count of at most twelve, known to the compiler in every one: a loop
 /// whose body is long would stay one, and what it picks by number would have to lie in memory.

@@ -5,12 +5,12 @@ use crate::bytes::tests::with_tails;
 use crate::epilogue::{Function, Then};
 use crate::testing::{Random, assert_close, gather, pool, spread};
 
-fn bytes(random: &mut Random, n: usize) -> Vec<i8> {
+pub(crate) fn bytes(random: &mut Random, n: usize) -> Vec<i8> {
     (0..n).map(|_| random.below(256) as u8 as i8).collect()
 }
 
 /// The integer sums of a convolution of `input - zero(image)`, without bias.
-fn sums(conv: &Conv2d, input: &[i8], filter: &[i8], zero: impl Fn(usize) -> i8) -> Vec<i32> {
+pub(crate) fn sums(conv: &Conv2d, input: &[i8], filter: &[i8], zero: impl Fn(usize) -> i8) -> Vec<i32> {
     let [height, width] = conv.output().unwrap();
     let (group_in, group_out) = (conv.group_in(), conv.group_out());
     let mut sums = Vec::new();
@@ -31,32 +31,39 @@ fn sums(conv: &Conv2d, input: &[i8], filter: &[i8], zero: impl Fn(usize) -> i8) 
     sums
 }
 
+/// The bytes that sums stand for, with a bias and a scale per channel.
+pub(crate) fn narrowed(sums: &[i32], bias: &[i32], scale: &[f32], quantization: &Quantization) -> Vec<i8> {
+    let (low, high) = quantization.limits;
+    let byte = |(i, sum): (usize, &i32)| {
+        let c = i % scale.len();
+        let rounded = ((sum + bias[c]) as f32 * scale[c]).round_ties_even() + f32::from(quantization.output_zero);
+        rounded.clamp(f32::from(low), f32::from(high)) as i8
+    };
+    sums.iter().enumerate().map(byte).collect()
+}
+
+/// Limits, zeros and a scale of the third channel, such that results fall between the limits and beyond, with a large scale
+/// even of integers.
+pub(crate) const CASES: [(i8, i8, (i8, i8), f32); 4] =
+    [(0, 0, (-128, 127), 1e7), (-128, 5, (5, 127), 0.97), (127, -100, (-128, 90), 0.01), (3, 9, (-50, 50), 1.0)];
+
+/// A scale for each channel of a convolution: a power of two brings ties.
+pub(crate) fn scales(random: &mut Random, conv: &Conv2d, large: f32) -> Vec<f32> {
+    let k = (conv.taps() * conv.group_in()) as f32;
+    let usual = |random: &mut Random| (1.0 + random.below(100) as f32 / 77.0) / (150.0 * k.max(1.0).sqrt());
+    (0..conv.out_channels).map(|c| [1.0 / 1024.0, 1.0 / 1024.0, large, usual(random), usual(random)][c % 5]).collect()
+}
+
 fn check(pool: &dyn Parallel, conv: &Conv2d) {
     let mut random = Random::new(1);
     let input = bytes(&mut random, conv.batch * conv.input[0] * conv.input[1] * conv.in_channels);
     let filter = bytes(&mut random, conv.out_channels * conv.taps() * conv.group_in());
     let bias: Vec<i32> = (0..conv.out_channels).map(|_| random.below(20_000) as i32 - 10_000).collect();
-    let k = (conv.taps() * conv.group_in()) as f32;
-    // Most results fall between the limits, some beyond, and with a large scale even of integers; a power of two brings ties.
-    let scales = |random: &mut Random, large: f32| -> Vec<f32> {
-        let usual = |random: &mut Random| (1.0 + random.below(100) as f32 / 77.0) / (150.0 * k.max(1.0).sqrt());
-        (0..conv.out_channels)
-            .map(|c| [1.0 / 1024.0, 1.0 / 1024.0, large, usual(random), usual(random)][c % 5])
-            .collect()
-    };
-    let cases =
-        [(0, 0, (-128, 127), 1e7), (-128, 5, (5, 127), 0.97), (127, -100, (-128, 90), 0.01), (3, 9, (-50, 50), 1.0)];
-    for (input_zero, output_zero, limits, large) in cases {
-        let scale = scales(&mut random, large);
+    for (input_zero, output_zero, limits, large) in CASES {
+        let scale = scales(&mut random, conv, large);
         let quantization = Quantization { input_zero, output_zero, limits, unsigned: Unsigned::default() };
         let sums = sums(conv, &input, &filter, |_| input_zero);
-        let expected: Vec<i8> = (sums.iter().enumerate())
-            .map(|(i, sum)| {
-                let c = i % conv.out_channels;
-                let rounded = ((sum + bias[c]) as f32 * scale[c]).round_ties_even() + f32::from(output_zero);
-                rounded.clamp(f32::from(limits.0), f32::from(limits.1)) as i8
-            })
-            .collect();
+        let expected = narrowed(&sums, &bias, &scale, &quantization);
         let others = bytes(&mut random, expected.len());
         for isa in Isa::available() {
             let mut packed = vec![Line::default(); packed_len(isa, conv, Kind::Bytes)];
