@@ -3,12 +3,14 @@
 //! A program plans memory for its inputs, and each run would begin with a copy. That is needed only if somebody may change the
 //! input, or finds it by address: data flow in a program goes by address, so another value may be a view of it. Here an input
 //! is lent if the method has no jumps, moves or frees, no call that runs writes it or makes a view of it, and no other value
-//! that a call touches or the caller sees shares its memory. What is planned as one counts as one call.
+//! that a call touches or the caller sees shares its memory; unless that value is first of all the output of a delegate, which
+//! makes it anew. What is planned as one counts as one call, of a delegate.
 use crate::folding::{Folding, planned};
 use crate::prepared::Planned;
 use sconce_core::{Delegate, KernelId, Method, Owned, Registry};
 use sconce_format::flatbuf::Scalars;
 use sconce_format::pte::{InstructionArguments, KernelTypes};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A bound on comparisons, far above what real programs need.
 const MOST_COMPARISONS: usize = 10_000_000;
@@ -26,8 +28,16 @@ pub(crate) struct Decided<'a> {
 /// A value that a call touches.
 struct Touched {
     value: usize,
-    /// Whether the call may change it, or let another value stand for it.
-    changes: bool,
+    how: Touch,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Touch {
+    Reads,
+    /// The call may change it, or let another value stand for it.
+    Changes,
+    /// The call writes all of it, whatever was there.
+    Makes,
 }
 
 impl Decided<'_> {
@@ -35,35 +45,37 @@ impl Decided<'_> {
     pub(crate) fn lent(&self) -> Vec<bool> {
         let plan = self.method.plan();
         let inputs: Vec<_> = plan.inputs().iter().filter_map(|index| usize::try_from(index).ok()).collect();
-        let Some(mut touched) = self.touched() else { return Vec::new() };
-        // Where another one lies matters, not how often it is touched.
-        touched.sort_unstable_by_key(|touched| (touched.value, !touched.changes));
-        touched.dedup_by_key(|touched| touched.value);
-        if inputs.len().saturating_mul(touched.len()) > MOST_COMPARISONS {
+        let Some(touched) = self.touched() else { return Vec::new() };
+        let changed: BTreeSet<_> = touched.iter().filter(|touch| touch.how != Touch::Reads).map(|t| t.value).collect();
+        let mut first = BTreeMap::new();
+        touched.iter().for_each(|touch| _ = first.entry(touch.value).or_insert(touch.how));
+        if inputs.len().saturating_mul(first.len()) > MOST_COMPARISONS {
             return Vec::new();
         }
         let outputs: Vec<_> = plan.outputs().iter().filter_map(|index| usize::try_from(index).ok()).collect();
         let lent = |&input: &usize| {
-            let changes = touched.iter().any(|touched| touched.value == input && touched.changes);
             let seen = inputs.iter().filter(|&&other| other == input).count() > 1 || outputs.contains(&input);
-            let others = touched.iter().map(|touched| touched.value).chain(inputs.iter().chain(&outputs).copied());
-            let shared = others.filter(|&other| other != input).any(|other| self.shares(input, other));
-            !changes && !seen && !shared
+            let others = first.keys().chain(&outputs).filter(|other| first.get(other) != Some(&Touch::Makes));
+            let shared = others.chain(&inputs).filter(|&&other| other != input).any(|&other| self.shares(input, other));
+            !changed.contains(&input) && !seen && !shared
         };
         inputs.iter().map(lent).collect()
     }
 
-    /// All values that calls touch when the method runs; nothing if there is more than calls.
+    /// All values that calls touch when the method runs, in this order; nothing if there is more than calls.
     fn touched(&self) -> Option<Vec<Touched>> {
         let plan = self.method.plan();
         let chain = plan.chains().get(0).filter(|_| plan.chains().len() == 1)?;
         let mut touched = Vec::new();
-        for region in self.regions {
-            let args: Vec<_> = region.values().collect();
-            self.delegated(&*region.delegate, &args, &mut touched);
-        }
         for (instruction, index) in chain.instructions().iter().zip(0u32..) {
-            if self.folding.skips(index) || self.regions.iter().any(|region| region.instructions.contains(&index)) {
+            if let Some(region) = self.regions.iter().find(|region| region.instructions.contains(&index)) {
+                if region.instructions.start == index {
+                    let args: Vec<_> = region.values().collect();
+                    self.delegated(&*region.delegate, &args, &mut touched);
+                }
+                continue;
+            }
+            if self.folding.skips(index) {
                 continue;
             }
             let values = |args: Scalars<'_, i32>| args.iter().map(|arg| usize::try_from(arg).ok()).collect();
@@ -86,7 +98,8 @@ impl Decided<'_> {
     /// Adds the arguments of a delegate, whose last ones are its outputs.
     fn delegated(&self, delegate: &dyn Delegate, args: &[usize], touched: &mut Vec<Touched>) {
         let inputs = args.len().saturating_sub(delegate.outputs());
-        touched.extend(args.iter().enumerate().map(|(place, &value)| Touched { value, changes: place >= inputs }));
+        let how = |place: usize| if place < inputs { Touch::Reads } else { Touch::Makes };
+        touched.extend(args.iter().enumerate().map(|(place, &value)| Touched { value, how: how(place) }));
     }
 
     /// Adds the arguments of an operator, and what is in them. One that writes no memory sets its last argument, perhaps as a
@@ -95,7 +108,8 @@ impl Decided<'_> {
         let writes = self.registry.kernel(*self.kernels.get(operator)?)?.writes();
         for (place, &value) in args.iter().enumerate() {
             let changes = writes == 0 || place >= 32 || writes >> place & 1 != 0 || place + 1 == args.len();
-            let mut touch = |value: usize| touched.push(Touched { value, changes });
+            let how = if changes { Touch::Changes } else { Touch::Reads };
+            let mut touch = |value: usize| touched.push(Touched { value, how });
             touch(value);
             match self.value(value) {
                 KernelTypes::TensorList(list) => {
@@ -170,6 +184,32 @@ mod tests {
             assert_eq!(lent(&program([0, 64, 128, 192], false, true), plan), [true, false]);
             // Both are at the same place.
             assert_eq!(lent(&program([0, 0, 128, 192], false, false), plan), [false, false]);
+        }
+    }
+
+    /// `x + y + y`, with the sum where x was: operators may look at what is there, what is planned makes it anew.
+    #[test]
+    fn what_is_made_where_an_input_was_is_no_view_of_it() {
+        let (mut program, mut plan) = (Program::default(), Plan::new("forward"));
+        let one = plan.value(Value::Int(1));
+        let [x, y, once, twice] = [0, 64, 128, 0].map(|offset| plan.value(planned(offset)));
+        plan.call("aten::add.out", [x, y, one, once, once]);
+        plan.call("aten::add.out", [once, y, one, twice, twice]);
+        (plan.inputs, plan.outputs, plan.buffer_sizes) = (vec![x, y], vec![twice], vec![0, 512]);
+        program.plans.push(plan);
+        let program = program.write();
+        for plan in [false, true] {
+            assert_eq!(lent(&program, plan), [plan, true]);
+            let module = Options::new().threads(1).plan(plan).load(&program).unwrap();
+            let mut session = module.session().unwrap();
+            let [mut x, mut y] = [(); 2].map(|()| Tensor::zeros(ScalarType::Float, &[2, 3]).unwrap());
+            for run in 0..3u8 {
+                x.as_mut_slice::<f32>().unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+                y.as_mut_slice::<f32>().unwrap().fill(f32::from(run));
+                let outputs = session.run(&[Input::from(&x), Input::from(&y)]).unwrap();
+                let expected = [1, 2, 3, 4, 5, 6].map(|x| f32::from(x + 2 * run));
+                assert_eq!(outputs[0].tensor().unwrap().as_slice::<f32>().unwrap(), expected);
+            }
         }
     }
 
