@@ -111,8 +111,9 @@ pub struct Tables<'a> {
 
 impl Registry for Tables<'_> {
     fn find_kernel(&self, operator: &Operator<'_>) -> Option<KernelId> {
+        let name = operator.full_name();
         self.ops.iter().zip(0u16..).find_map(|(ops, table)| {
-            ops.iter().zip(0u16..).find(|(op, _)| operator.is(op.name)).map(|(_, row)| KernelId { table, row })
+            ops.iter().zip(0u16..).find(|(op, _)| name == *op.name).map(|(_, row)| KernelId { table, row })
         })
     }
 

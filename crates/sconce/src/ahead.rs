@@ -85,7 +85,6 @@ fn take(file: &Arc<Mapped>, part: Range<usize>) {
     let (large, rest) = (part.start..part.end.min(LARGE), part.start.max(LARGE)..part.end);
     map(large);
     if !rest.is_empty() {
-        let _ = file.map.advise_range(memmap2::Advice::Normal, rest.start, rest.len());
         file.will_need(rest.clone());
         map(rest);
     }
@@ -93,8 +92,6 @@ fn take(file: &Arc<Mapped>, part: Range<usize>) {
 
 #[cfg(not(target_os = "linux"))]
 fn take(file: &Arc<Mapped>, part: Range<usize>) {
-    #[cfg(unix)]
-    let _ = file.map.advise(memmap2::Advice::Normal);
     file.will_need(part);
 }
 

@@ -47,8 +47,11 @@ impl FileBytes {
     #[cfg(feature = "engine")]
     pub(crate) fn map_in_large_pages(path: &Path) -> io::Result<Self> {
         let mapped = Self::map_quietly(path)?;
-        #[cfg(target_os = "linux")]
+        #[cfg(unix)]
         if let Self::Mapped(mapped) = &mapped {
+            // Systems without such pages shall read ahead as usual.
+            let _ = mapped.map.advise(memmap2::Advice::Normal);
+            #[cfg(target_os = "linux")]
             let _ = mapped.map.advise_range(memmap2::Advice::HugePage, 0, mapped.map.len().min(LARGE));
         }
         Ok(mapped)

@@ -92,7 +92,8 @@ impl Registry {
 
 impl sconce_core::Registry for Registry {
     fn find_kernel(&self, operator: &Operator<'_>) -> Option<KernelId> {
-        let custom = self.custom.iter().rposition(|(name, _)| operator.is(name));
+        let wanted = operator.full_name();
+        let custom = self.custom.iter().rposition(|(name, _)| wanted == **name);
         if let Some(row) = custom.and_then(|row| u16::try_from(row).ok()) {
             return Some(KernelId { table: CUSTOM, row });
         }

@@ -202,13 +202,26 @@ impl AllocationDetails<'_> {
     }
 }
 
-impl Operator<'_> {
-    /// Compares with a full name such as `aten::add.out`, or `prim::op` where there is no overload.
-    pub fn is(self, full_name: &str) -> bool {
-        let (name, overload) = (self.name().unwrap_or_default(), self.overload().unwrap_or_default());
-        match full_name.strip_prefix(name) {
-            Some("") => overload.is_empty(),
-            Some(rest) => !overload.is_empty() && rest.strip_prefix('.') == Some(overload),
+impl<'a> Operator<'a> {
+    /// What tells it from others, to be compared with many.
+    pub fn full_name(self) -> FullName<'a> {
+        FullName { name: self.name().unwrap_or_default(), overload: self.overload().unwrap_or_default() }
+    }
+}
+
+/// The name of an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FullName<'a> {
+    name: &'a str,
+    overload: &'a str,
+}
+
+/// Compares with a full name such as `aten::add.out`, or `prim::op` where there is no overload.
+impl PartialEq<str> for FullName<'_> {
+    fn eq(&self, full_name: &str) -> bool {
+        match full_name.strip_prefix(self.name) {
+            Some("") => self.overload.is_empty(),
+            Some(rest) => !self.overload.is_empty() && rest.strip_prefix('.') == Some(self.overload),
             None => false,
         }
     }
