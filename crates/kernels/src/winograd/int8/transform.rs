@@ -18,7 +18,7 @@ const NINTH: i32 = THIRD.wrapping_mul(THIRD);
 /// How often a line of results is doubled, beside its factor of three.
 const DOUBLED: [u32; SIDE] = [3, 2, 1, 1];
 
-type Numbers = [i16; TOGETHER];
+pub(super) type Numbers = [i16; TOGETHER];
 type Sums = [i32; LANES];
 
 /// Transforms a line of a patch.
