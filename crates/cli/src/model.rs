@@ -20,7 +20,7 @@ pub(crate) struct Loading {
     /// Who runs the calls of kernels: the CPU engine wherever it can, or each operator by itself
     #[arg(long, value_name = "ENGINE", default_value = "auto")]
     pub(crate) engine: Engine,
-    /// Leaves out methods that round more than plain sums of products do, such as Winograd's
+    /// Leaves out Winograd's method, which rounds more than plain sums of products do and takes more memory
     #[arg(long)]
     pub(crate) exact: bool,
     /// For an exported program (.pt2): a backend that it is compiled for; several choose in this order

@@ -34,6 +34,9 @@ pub trait DataLoader: Send + Sync {
         Some(())
     }
 
+    /// Says that these bytes, of those it gave out, are about to be read, a few of many: a wish, which may come to nothing.
+    fn will_read(&self, _bytes: &[u8]) {}
+
     /// Says that a delegate needs these bytes no longer. They must stay valid, but need not stay in memory.
     fn release(&self, _offset: u64, _len: u64) {}
 }

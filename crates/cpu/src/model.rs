@@ -33,7 +33,7 @@ pub struct Options {
     pub isa: Isa,
     /// The most bytes an arena may take.
     pub memory: usize,
-    /// Leaves out methods that round more than plain sums of products do, such as Winograd's.
+    /// Leaves out Winograd's method: it rounds more than plain sums of products do, or takes more memory than they.
     pub exact: bool,
     /// Threads that runs are expected to have.
     pub width: usize,

@@ -7,6 +7,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes at the start of a file that are read in any case.
 const HEAD: u64 = 256 * 1024;
@@ -17,6 +18,8 @@ const FEW: usize = 4096;
 /// large pages must be fetched from it again, which can take longer than they save: some are worth it, many are not.
 #[cfg(all(feature = "engine", target_os = "linux"))]
 pub(crate) const LARGE: usize = 8 << 20;
+/// So many wishes for single bytes are fulfilled. Those of a first run are, and later ones are for what is there mostly.
+const MOST_WISHES: usize = 4096;
 /// Bytes of a file that are read ahead: asking for more takes long itself.
 const MOST_AHEAD: usize = 512 << 20;
 
@@ -31,6 +34,8 @@ pub(crate) struct Mapped {
     pub(crate) map: memmap2::Mmap,
     #[cfg_attr(not(unix), expect(dead_code, reason = "read where files can be read at a place"))]
     file: File,
+    /// Bytes that somebody was about to read.
+    wishes: AtomicUsize,
 }
 
 impl FileBytes {
@@ -68,7 +73,7 @@ impl FileBytes {
         let map = unsafe { memmap2::Mmap::map(&file)? };
         #[cfg(unix)]
         let _ = map.advise(memmap2::Advice::Random);
-        Ok(Self::Mapped(Arc::new(Mapped { map, file })))
+        Ok(Self::Mapped(Arc::new(Mapped { map, file, wishes: AtomicUsize::new(0) })))
     }
 
     /// Wishes that reading of the first bytes starts now.
@@ -142,6 +147,15 @@ impl DataLoader for FileBytes {
         }
     }
 
+    fn will_read(&self, bytes: &[u8]) {
+        let Self::Mapped(mapped) = self else { return };
+        let start = bytes.as_ptr().addr().wrapping_sub(mapped.map.as_ptr().addr());
+        let inside = start.checked_add(bytes.len()).filter(|end| *end <= mapped.map.len());
+        if let Some(end) = inside.filter(|_| mapped.wishes.fetch_add(1, Ordering::Relaxed) < MOST_WISHES) {
+            mapped.will_need(start..end);
+        }
+    }
+
     fn release(&self, offset: u64, len: u64) {
         let Self::Mapped(mapped) = self else { return };
         let map = &mapped.map;
@@ -189,6 +203,19 @@ mod tests {
             assert_eq!(file.bytes(), content);
         }
         drop(file);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn wishes_are_for_bytes_of_the_file() {
+        let path = std::env::temp_dir().join(format!("sconce-wishes-{}", std::process::id()));
+        std::fs::write(&path, vec![1; 50_000]).unwrap();
+        let file = FileBytes::map(&path).unwrap();
+        let FileBytes::Mapped(mapped) = &file else { panic!("a file that is not mapped") };
+        for (bytes, wishes) in [(&file.bytes()[100..200], 1), (&[1; 10], 1), (&file.bytes()[49_999..], 2), (&[], 2)] {
+            file.will_read(bytes);
+            assert_eq!(mapped.wishes.load(Ordering::Relaxed), wishes);
+        }
         std::fs::remove_file(&path).unwrap();
     }
 }

@@ -108,8 +108,8 @@ impl Options {
         self
     }
 
-    /// Leaves out methods that round more than plain sums of products do, such as Winograd's for convolutions, in what is
-    /// planned and in delegates.
+    /// Leaves out Winograd's method for convolutions, in what is planned and in delegates: of numbers, it rounds more than plain
+    /// sums of products do; of bytes, it gives the same, but takes more memory.
     pub fn exact(mut self, exact: bool) -> Self {
         self.exact = exact;
         self

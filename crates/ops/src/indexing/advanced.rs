@@ -252,6 +252,9 @@ impl<'c> Index<'c> {
     }
 }
 
+/// Bytes of a table of which few rows are picked: smaller ones are read as a whole soon.
+const LARGE_TABLE: usize = 1 << 20;
+
 /// The copy of a block of elements between two layouts of the same sizes, from many places to many places.
 struct Block {
     from: Layout,
@@ -298,6 +301,15 @@ fn pick(call: &mut Call<'_>, x: Tensor<'_>, selection: &Selection<'_>, out: usiz
     selection.places(|place| block.copy(x.data, place, target.data, targets.next().unwrap_or(0)))
 }
 
+/// Says that a row of a table is about to be read. Those of a table in a file that was never read come one by one otherwise,
+/// each after a wait.
+fn wish(call: &Call<'_>, table: &[u8], row: usize, position: i64) {
+    let start = usize::try_from(position).ok().and_then(|position| position.checked_mul(row));
+    if let Some(row) = start.and_then(|start| table.get(start..)?.get(..row)) {
+        call.program().loader().will_read(row);
+    }
+}
+
 /// The common case: one index, everything row-major.
 fn pick_rows(
     call: &Call<'_>,
@@ -316,6 +328,9 @@ fn pick_rows(
     let outer: usize = x.sizes()[..selection.start].iter().product();
     let row = x.sizes()[selection.start + 1..].iter().product::<usize>() * x.dtype.size();
     let (parallel, tables) = (call.parallel(), (outer, size, row));
+    if outer == 1 && x.data.len() >= LARGE_TABLE {
+        (0..positions.len()).for_each(|at| wish(call, x.data, row, positions.get(at)));
+    }
     let result = match positions {
         Positions::Long(indices) => gather_rows(parallel, tables, wrap, x.data, indices, target),
         Positions::Int(indices) => gather_rows(parallel, tables, wrap, x.data, indices, target),

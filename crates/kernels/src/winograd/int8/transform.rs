@@ -12,7 +12,7 @@ use crate::packed::int8::{LANES, Line};
 pub(in crate::winograd) const TOGETHER: usize = 32;
 /// Lines of a patch, of as many pixels.
 pub(super) const PATCH: usize = SIDE + 2;
-/// Three times this is one, and so is the square of both; numbers are those modulo 2³².
+/// What gives one with three, and with nine, modulo 2³².
 const THIRD: i32 = 0xaaaa_aaab_u32.cast_signed();
 const NINTH: i32 = THIRD.wrapping_mul(THIRD);
 /// How often a line of results is doubled, beside its factor of three.
