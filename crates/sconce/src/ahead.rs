@@ -3,7 +3,7 @@
 //! Every touch of a page that is not there is an interruption, and a disk gives many pages at a time as fast as one. So a
 //! thread aside asks for them while the caller goes on. It ends when it is done, or alone with a file.
 #[cfg(target_os = "linux")]
-use crate::map::LARGE;
+use crate::map::large;
 use crate::map::{FileBytes, Mapped};
 use std::ops::Range;
 use std::sync::Arc;
@@ -82,9 +82,10 @@ fn take(file: &Arc<Mapped>, part: Range<usize>) {
         }
     };
     // What is mapped in large pages is read as it is mapped; the rest is asked for as a whole before.
-    let (large, rest) = (part.start..part.end.min(LARGE), part.start.max(LARGE)..part.end);
+    let (large, rest) = (part.start..part.end.min(large()), part.start.max(large())..part.end);
     map(large);
     if !rest.is_empty() {
+        let _ = file.map.advise_range(memmap2::Advice::Normal, rest.start, rest.len());
         file.will_need(rest.clone());
         map(rest);
     }
@@ -92,6 +93,8 @@ fn take(file: &Arc<Mapped>, part: Range<usize>) {
 
 #[cfg(not(target_os = "linux"))]
 fn take(file: &Arc<Mapped>, part: Range<usize>) {
+    #[cfg(unix)]
+    let _ = file.map.advise(memmap2::Advice::Normal);
     file.will_need(part);
 }
 

@@ -17,7 +17,7 @@ const FEW: usize = 4096;
 /// Bytes at the start of a file that are read in large pages. On virtual machines that hand free memory back to their host,
 /// large pages must be fetched from it again, which can take longer than they save: some are worth it, many are not.
 #[cfg(all(feature = "engine", target_os = "linux"))]
-pub(crate) const LARGE: usize = 8 << 20;
+const LARGE: usize = 8 << 20;
 /// So many wishes for single bytes are fulfilled. Those of a first run are, and later ones are for what is there mostly.
 const MOST_WISHES: usize = 4096;
 /// Bytes of a file that are read ahead: asking for more takes long itself.
@@ -52,12 +52,9 @@ impl FileBytes {
     #[cfg(feature = "engine")]
     pub(crate) fn map_in_large_pages(path: &Path) -> io::Result<Self> {
         let mapped = Self::map_quietly(path)?;
-        #[cfg(unix)]
+        #[cfg(target_os = "linux")]
         if let Self::Mapped(mapped) = &mapped {
-            // Systems without such pages shall read ahead as usual.
-            let _ = mapped.map.advise(memmap2::Advice::Normal);
-            #[cfg(target_os = "linux")]
-            let _ = mapped.map.advise_range(memmap2::Advice::HugePage, 0, mapped.map.len().min(LARGE));
+            let _ = mapped.map.advise_range(memmap2::Advice::HugePage, 0, mapped.map.len().min(large()));
         }
         Ok(mapped)
     }
@@ -169,6 +166,24 @@ impl DataLoader for FileBytes {
     }
 }
 
+/// Bytes at the start of a file that are read in large pages. Systems know how since Linux 5.18; older ones would read small
+/// ones, one by one.
+#[cfg(all(feature = "engine", target_os = "linux"))]
+pub(crate) fn large() -> usize {
+    static KNOWN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    let known = KNOWN.get_or_init(|| is_since_5_18(rustix::system::uname().release().to_bytes()));
+    if *known { LARGE } else { 0 }
+}
+
+/// Whether a release of the kernel, such as `6.1.0-13-amd64`, is that one or a later one.
+#[cfg(all(feature = "engine", target_os = "linux"))]
+fn is_since_5_18(release: &[u8]) -> bool {
+    let numbers = release.split(|byte| !byte.is_ascii_digit()).take(2);
+    let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse::<u32>().ok();
+    let numbers: Vec<_> = numbers.map_while(number).collect();
+    numbers.len() == 2 && numbers >= vec![5, 18]
+}
+
 /// The whole pages of a range of a file. Pages may be larger, which makes the range less whole, but no less right.
 fn whole_pages(offset: u64, len: u64, size: usize) -> Option<Range<usize>> {
     const PAGE: usize = 4096;
@@ -204,6 +219,15 @@ mod tests {
         }
         drop(file);
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[cfg(all(feature = "engine", target_os = "linux"))]
+    #[test]
+    fn releases_are_compared_by_numbers() {
+        for (release, since) in [("5.18.0", true), ("6.1.0-13-amd64", true), ("5.4.0", false), ("5.17-rc1", false)] {
+            assert_eq!(is_since_5_18(release.as_bytes()), since, "{release}");
+        }
+        assert!(!is_since_5_18(b"") && !is_since_5_18(b"6") && is_since_5_18(b"10.0+"));
     }
 
     #[test]
