@@ -34,7 +34,7 @@ pub(crate) struct Mapped {
     pub(crate) map: memmap2::Mmap,
     #[cfg_attr(not(unix), expect(dead_code, reason = "read where files can be read at a place"))]
     file: File,
-    /// Bytes that somebody was about to read.
+    /// How often somebody was about to read something.
     wishes: AtomicUsize,
 }
 

@@ -35,7 +35,7 @@ const MOST_RESERVED: usize = 64 << 20;
 const TOGETHER: usize = 2 << 20;
 /// The same of a thread aside, which must not keep others waiting who map memory meanwhile.
 #[cfg(target_os = "linux")]
-const TOGETHER_ASIDE: usize = 64 * 1024;
+const TOGETHER_ASIDE: usize = 256 * 1024;
 /// The least size of a page, and that of a large one.
 #[cfg(target_os = "linux")]
 const PAGE: usize = 4096;

@@ -13,7 +13,7 @@ use sconce_graph::ValueId;
 use sconce_kernels::Isa;
 use sconce_kernels::depthwise::{self, Depthwise};
 use sconce_kernels::epilogue::Then;
-use sconce_kernels::packed::int8::{self, Kind, Quantization};
+use sconce_kernels::packed::int8::{self, Kind, Line, Quantization};
 use sconce_kernels::packed::{self, Conv2d};
 use sconce_kernels::winograd;
 
@@ -49,15 +49,25 @@ fn factors(context: &Context<'_>, filter: ValueId, channels: usize, (from, to): 
 
 impl ConvolutionInt8 {
     fn pack(&self, context: &Context<'_>) -> Weights {
-        let (isa, conv) = (context.isa, &self.conv);
-        let packed = int8::packed_len(isa, conv, Kind::Bytes);
-        let lengths = Lengths { packed, scales: conv.out_channels, bias: 0 };
-        context.known.pack(self.node, context.par, lengths, |parts| {
+        let (isa, par, zero) = (context.isa, context.par, self.quantization.input_zero);
+        self.pack_lines(context, int8::packed_len(isa, &self.conv, Kind::Bytes), |bias, lines| {
             let filter = bytes(context, self.filter, self.layout);
+            int8::pack(isa, par, &self.conv, filter, bias, zero, lines);
+        })
+    }
+
+    /// So many lines, which `pack` fills, given the bias, and a scale for each channel.
+    fn pack_lines(
+        &self,
+        context: &Context<'_>,
+        packed: usize,
+        pack: impl FnOnce(Option<&[i32]>, &mut [Line]),
+    ) -> Weights {
+        let lengths = Lengths { packed, scales: self.conv.out_channels, bias: 0 };
+        context.known.pack(self.node, context.par, lengths, |parts| {
             let bias = self.bias.map(|bias| context.known.stored_integers(bias));
-            let zero = self.quantization.input_zero;
-            int8::pack(isa, context.par, conv, filter, bias.as_deref(), zero, parts.packed);
-            parts.scales.copy_from_slice(&factors(context, self.filter, conv.out_channels, self.scales));
+            pack(bias.as_deref(), parts.packed);
+            parts.scales.copy_from_slice(&factors(context, self.filter, self.conv.out_channels, self.scales));
         })
     }
 }
@@ -150,14 +160,10 @@ impl WinogradInt8 {
     }
 
     fn pack(&self, context: &Context<'_>) -> Weights {
-        let ConvolutionInt8 { node, conv, filter, bias, scales, .. } = &self.0;
-        let lengths = Lengths { packed: winograd::int8::packed_len(conv), scales: conv.out_channels, bias: 0 };
-        context.known.pack(*node, context.par, lengths, |parts| {
-            let (bytes, bias) =
-                (context.known.signed_bytes(*filter), bias.map(|bias| context.known.stored_integers(bias)));
-            let zero = self.0.quantization.input_zero;
-            winograd::int8::pack(context.isa, context.par, conv, bytes, bias.as_deref(), zero, parts.packed);
-            parts.scales.copy_from_slice(&factors(context, *filter, conv.out_channels, *scales));
+        let (isa, par, conv) = (context.isa, context.par, &self.0.conv);
+        self.0.pack_lines(context, winograd::int8::packed_len(conv), |bias, lines| {
+            let filter = context.known.signed_bytes(self.0.filter);
+            winograd::int8::pack(isa, par, conv, filter, bias, self.0.quantization.input_zero, lines);
         })
     }
 }

@@ -196,6 +196,7 @@ impl Job<'_> {
         self.finish(tiles, channels);
     }
 
+    /// Writes the transforms of the patches under some tiles.
     #[inline(always)]
     fn transform_patches(&self, tiles: Range<usize>, patches: &mut [i32]) {
         let plane = 2 * self.shape.planes().0;
@@ -205,29 +206,22 @@ impl Job<'_> {
             let places = self.places(tile);
             for channel in (0..channels).step_by(TOGETHER) {
                 let to = &mut patches[i * 2 * self.shape.channels + channel..];
-                let from = |place: usize| self.input.get(place + channel..).unwrap_or_default();
                 let count = channels - channel;
-                if count >= TOGETHER {
-                    transform::patch(
-                        &places,
-                        #[inline(always)]
-                        |place| *from(place).first_chunk().unwrap_or(&padding),
-                        to,
-                        plane,
-                    );
-                } else {
-                    transform::patch(
-                        &places,
-                        #[inline(always)]
-                        |place| {
-                            let mut part = padding;
-                            part.iter_mut().zip(from(place).iter().take(count)).for_each(|(to, from)| *to = *from);
-                            part
-                        },
-                        to,
-                        plane,
-                    );
-                }
+                transform::patch(
+                    &places,
+                    #[inline(always)]
+                    |place| {
+                        let from = self.input.get(place + channel..).unwrap_or_default();
+                        if count >= TOGETHER {
+                            return *from.first_chunk().unwrap_or(&padding);
+                        }
+                        let mut part = padding;
+                        part.iter_mut().zip(from.iter().take(count)).for_each(|(to, from)| *to = *from);
+                        part
+                    },
+                    to,
+                    plane,
+                );
             }
         }
     }
@@ -273,31 +267,21 @@ impl Job<'_> {
     /// Stores the bytes of some tiles and some lines of channels.
     #[inline(always)]
     fn transform_products(&self, tiles: Range<usize>, lines: Range<usize>, products: &[Line]) {
-        let (shape, channels) = (&self.shape, self.conv.out_channels);
-        let (plane, pixel, width) = (tiles.len() * lines.len(), self.distances.1, shape.size[1]);
+        let (shape, width, plane) = (&self.shape, self.shape.size[1], tiles.len() * lines.len());
         for (i, tile) in tiles.enumerate() {
             let (image, y, x) = shape.place(tile);
             let start = (image * shape.size[0] + y) * width + x;
             let (rows, columns) = ((shape.size[0] - y).min(SIDE), (width - x).min(SIDE));
             for (j, line) in lines.clone().enumerate() {
-                let (narrowing, first) = (self.narrowing(line), line * LANES);
                 transform::tile(
                     &products[i * lines.len() + j..],
                     plane,
-                    &narrowing,
+                    &self.narrowing(line),
                     #[inline(always)]
                     |row, column, bytes| {
                         if row < rows && column < columns {
-                            let count = channels - first;
-                            // SAFETY: the pixel lies in the output, whose length `winograd` asserted, and so do as many
-                            // channels; no other task has this tile and panel.
-                            unsafe {
-                                let to = self.out.add((start + row * width + column) * pixel + first);
-                                match count >= LANES {
-                                    true => to.cast::<[i8; LANES]>().write_unaligned(*bytes),
-                                    false => to.copy_from_nonoverlapping(bytes.as_ptr(), count),
-                                }
-                            }
+                            // SAFETY: the pixel lies in the output, in a tile that no other task has with this line.
+                            unsafe { self.store(start + row * width + column, line, bytes) };
                         }
                     },
                 );
@@ -305,6 +289,24 @@ impl Job<'_> {
         }
     }
 
+    /// Stores a line of channels of a pixel, or what there is of it.
+    ///
+    /// # Safety
+    /// The pixel lies in the output, whose length `winograd` asserted, the line in its channels, and no other task has both.
+    #[inline(always)]
+    unsafe fn store(&self, pixel: usize, line: usize, bytes: &[i8; LANES]) {
+        let (first, count) = (line * LANES, self.conv.out_channels - line * LANES);
+        // SAFETY: as promised here.
+        unsafe {
+            let to = self.out.add(pixel * self.distances.1 + first);
+            match count >= LANES {
+                true => to.cast::<[i8; LANES]>().write_unaligned(*bytes),
+                false => to.copy_from_nonoverlapping(bytes.as_ptr(), count),
+            }
+        }
+    }
+
+    /// How the sums of a line of channels become bytes.
     #[inline(always)]
     fn narrowing(&self, line: usize) -> Narrowing {
         let Quantization { output_zero: zero, limits: (low, high), .. } = *self.quantization;

@@ -42,8 +42,8 @@ pub(crate) fn narrowed(sums: &[i32], bias: &[i32], scale: &[f32], quantization: 
     sums.iter().enumerate().map(byte).collect()
 }
 
-/// Limits, zeros and a scale of the third channel, such that results fall between the limits and beyond, with a large scale
-/// even of integers.
+/// Zeros of input and output, limits, and a scale for some channels, such that results fall between the limits and beyond, with
+/// a large scale even beyond integers.
 pub(crate) const CASES: [(i8, i8, (i8, i8), f32); 4] =
     [(0, 0, (-128, 127), 1e7), (-128, 5, (5, 127), 0.97), (127, -100, (-128, 90), 0.01), (3, 9, (-50, 50), 1.0)];
 
