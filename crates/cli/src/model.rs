@@ -59,10 +59,11 @@ const ZIP: &[u8] = b"PK\x03\x04";
 
 /// Loads a program; an exported one is compiled first, for backends.
 pub(crate) fn load(path: &Path, options: Options, backends: &[String]) -> Result<Module, Failure> {
-    let module = if head(path).is_ok_and(|head| head.starts_with(ZIP)) {
-        options.load(&compile::compile(path, backends)?)?
-    } else {
-        options.load(path).map_err(|error| explain(path, error))?
+    let module = match options.clone().load(path) {
+        Err(Error::Format { .. }) if head(path).is_ok_and(|head| head.starts_with(ZIP)) => {
+            options.load(&compile::compile(path, backends)?)?
+        }
+        loaded => loaded.map_err(|error| explain(path, error))?,
     };
     module.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
     Ok(module)

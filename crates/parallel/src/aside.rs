@@ -1,13 +1,69 @@
 //! Work that nobody waits for.
 //!
-//! Some work only saves others time: pages that are fetched before somebody touches them. It goes to a thread of its own,
-//! if this process has more than one processor; else it is left undone, since it would only come before what it helps.
+//! Some work only saves others time: pages that are fetched before somebody touches them. It goes to a thread of its own, one
+//! for the process, if there is more than one processor; else it is left undone, since it would only come before what it
+//! helps. The thread ends when there was nothing to do for a while.
 
+use crate::place;
+use std::sync::mpsc::{Receiver, SendError, Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
-/// Runs `body` on a thread of its own; whether there is one.
+type Work = Box<dyn FnOnce() + Send>;
+
+/// How long the thread waits for more.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// The way to the thread, if there is one. Work is sent and the thread ends while this is locked, so no work is lost.
+static THREAD: Mutex<Option<Sender<Work>>> = Mutex::new(None);
+
+/// Runs `body` beside the caller, after what was asked for before; whether somebody does.
 pub fn aside(body: impl FnOnce() + Send + 'static) -> bool {
-    has_several_processors() && thread::Builder::new().name("sconce-aside".to_owned()).spawn(body).is_ok()
+    let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
+    let body: Work = Box::new(body);
+    let sent = match thread.as_ref() {
+        Some(thread) => thread.send(body),
+        None => Err(SendError(body)),
+    };
+    if let Err(SendError(body)) = sent {
+        *thread = start(body);
+    }
+    thread.is_some()
+}
+
+/// Starts the thread with its first work.
+fn start(body: Work) -> Option<Sender<Work>> {
+    let (sender, receiver) = channel();
+    let caller = place::current();
+    let live = move || {
+        place::leave(caller);
+        body();
+        serve(&receiver);
+    };
+    let started =
+        has_several_processors() && thread::Builder::new().name("sconce-aside".to_owned()).spawn(live).is_ok();
+    started.then_some(sender)
+}
+
+/// Does what comes until nothing does.
+fn serve(receiver: &Receiver<Work>) {
+    loop {
+        while let Ok(body) = receiver.recv_timeout(PATIENCE) {
+            body();
+        }
+        let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
+        match receiver.try_recv() {
+            Ok(body) => {
+                drop(thread);
+                body();
+            }
+            Err(_) => {
+                *thread = None;
+                return;
+            }
+        }
+    }
 }
 
 /// Whether this process may run on more than one processor. (Shares of them that a container is granted do not matter
@@ -23,7 +79,6 @@ fn has_several_processors() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::channel;
 
     #[test]
     fn the_caller_goes_on() {
@@ -34,5 +89,21 @@ mod tests {
             to_aside.send(41).unwrap();
             assert_eq!(from_aside.recv(), Ok(42));
         }
+    }
+
+    #[test]
+    fn all_work_is_done_in_order_whether_the_thread_waits_or_has_ended() {
+        let (done, seen) = channel();
+        for index in 0..6 {
+            let done = done.clone();
+            if !aside(move || done.send(index).unwrap()) {
+                return;
+            }
+            // Around the end of its patience.
+            let pause = PATIENCE * [0, 0, 2, 1, 1, 0][index];
+            thread::sleep(pause);
+        }
+        drop(done);
+        assert_eq!(seen.iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
     }
 }

@@ -8,6 +8,8 @@
 #[cfg(feature = "std")]
 mod aside;
 #[cfg(feature = "std")]
+mod place;
+#[cfg(feature = "std")]
 mod pool;
 #[cfg(feature = "std")]
 pub use aside::aside;

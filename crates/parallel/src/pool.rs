@@ -22,6 +22,8 @@
 //! into a share that has tasks left. The caller returns, and writes the next body, when all tasks are done; by then all
 //! shares say so, and a thread that comes late with an old number finds nothing to take. That is the whole safety argument.
 //!
+//! Workers sleep until the first job. One that wakes on the caller's processor leaves it (see [`place`]).
+//!
 //! A thread that parks says so first and looks at its word once more; one that changed that word looks then who is parked.
 //! With both in one order for all threads (`SeqCst`) one of them notices, and nobody wakes a thread that is awake.
 //!
@@ -29,12 +31,12 @@
 //! serially on the caller's thread, so there is nothing to deadlock on.
 #![allow(unsafe_code, reason = "the lifetime of the job's body is erased while workers borrow it")]
 
-use crate::Parallel;
+use crate::{Parallel, place};
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 
@@ -91,6 +93,8 @@ struct Shared {
     parked: Box<[Alone<AtomicBool>]>,
     /// Whom to wake when the first of `parked` is.
     caller: Mutex<Option<Thread>>,
+    /// The processor of who started the workers, or of who last woke one.
+    caller_on: AtomicUsize,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     quit: AtomicBool,
 }
@@ -123,6 +127,7 @@ impl Pool {
             done: each(threads),
             parked: each(threads),
             caller: Mutex::new(None),
+            caller_on: AtomicUsize::new(place::current()),
             panic: Mutex::new(None),
             quit: AtomicBool::new(false),
         });
@@ -154,6 +159,11 @@ impl Shared {
             }
             std::hint::spin_loop();
         }
+        self.sleep(own, wanted);
+    }
+
+    /// The same, without looking again and again first.
+    fn sleep(&self, own: usize, wanted: impl Fn(Ordering) -> bool) {
         if own == 0 {
             *self.caller.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread::current());
         }
@@ -162,11 +172,15 @@ impl Shared {
             thread::park();
         }
         self.parked[own].0.store(false, Ordering::Relaxed);
+        if own > 0 {
+            place::leave(self.caller_on.load(Ordering::Relaxed));
+        }
     }
 
     /// A worker's life.
     fn work(&self, own: usize) {
         let mut seen = Word::new(0, 0);
+        self.sleep(own, |ordering| self.job(ordering) != seen);
         while !self.quit.load(Ordering::Acquire) {
             self.wait(own, |ordering| self.job(ordering) != seen);
             seen = self.job(Ordering::Acquire);
@@ -243,10 +257,10 @@ impl Parallel for Pool {
         unsafe { *shared.body.get() = Some(body) };
         let job = Word::new(shared.job(Ordering::Relaxed).job + 1, tasks);
         shared.job.0.store(job.bits(), Ordering::SeqCst);
-        for (worker, parked) in self.workers.iter().zip(&shared.parked[1..]).take(tasks - 1) {
-            if parked.0.load(Ordering::SeqCst) {
-                worker.thread().unpark();
-            }
+        let asleep = self.workers.iter().zip(&shared.parked[1..]).take(tasks - 1);
+        for (worker, _) in asleep.filter(|(_, parked)| parked.0.load(Ordering::SeqCst)) {
+            shared.caller_on.store(place::current(), Ordering::Relaxed);
+            worker.thread().unpark();
         }
 
         let mut own = 0;

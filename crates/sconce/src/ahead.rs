@@ -1,9 +1,10 @@
 //! Pages of files, before they are needed.
 //!
-//! Every touch of a page that is not there is an interruption, and a disk gives many pages at a time as fast as one. So a
-//! thread aside asks for them while the caller goes on. It ends when it is done, or alone with a file.
+//! Every touch of a page that is not there is an interruption, and a disk gives many pages at a time as fast as one. So what
+//! will be looked at is asked for at once, and what will be used as a whole is mapped by a thread aside while the caller
+//! goes on. It stops when it is alone with a file.
 #[cfg(target_os = "linux")]
-use crate::map::large;
+use crate::map::BEGINNING;
 use crate::map::{FileBytes, Mapped};
 use std::ops::Range;
 use std::sync::Arc;
@@ -50,10 +51,12 @@ impl Ahead {
         }
     }
 
-    /// Asks for all of it, beside the caller.
+    /// Asks for all of it.
     pub(crate) fn fetch(self) {
-        if !self.0.is_empty() {
-            sconce_parallel::aside(move || self.0.into_iter().for_each(Wish::fetch));
+        let (whole, looks): (Vec<_>, Vec<_>) = self.0.into_iter().partition(|wish| wish.whole);
+        looks.into_iter().for_each(|Wish { file, part, .. }| file.will_need(part));
+        if !whole.is_empty() {
+            sconce_parallel::aside(move || whole.into_iter().for_each(|Wish { file, part, .. }| take(&file, part)));
         }
     }
 }
@@ -64,30 +67,22 @@ impl Wish {
         let near = self.part.start..=self.part.end.saturating_add(NEAR);
         Arc::ptr_eq(&self.file, file) && self.whole == whole && near.contains(&part.start)
     }
-
-    fn fetch(self) {
-        let Self { file, part, whole } = self;
-        match whole {
-            true => take(&file, part),
-            false => file.will_need(part),
-        }
-    }
 }
 
 #[cfg(target_os = "linux")]
 fn take(file: &Arc<Mapped>, part: Range<usize>) {
-    let map = |part: Range<usize>| {
-        for start in part.clone().step_by(TOGETHER).take_while(|_| Arc::strong_count(file) > 1) {
-            let _ = file.map.advise_range(memmap2::Advice::PopulateRead, start, TOGETHER.min(part.end - start));
+    let _ = file.map.advise_range(memmap2::Advice::Normal, part.start, part.len());
+    // What is asked for together may be told of together, when all of it is there. So not everything at once, if that will do.
+    let begun = file.begin(part.start..part.end.min(part.start + BEGINNING));
+    if !begun {
+        file.will_need(part.clone());
+    }
+    for start in part.clone().step_by(TOGETHER).take_while(|_| Arc::strong_count(file) > 1) {
+        let end = part.end.min(start + TOGETHER);
+        if begun {
+            file.go_on(start..end);
         }
-    };
-    // What is mapped in large pages is read as it is mapped; the rest is asked for as a whole before.
-    let (large, rest) = (part.start..part.end.min(large()), part.start.max(large())..part.end);
-    map(large);
-    if !rest.is_empty() {
-        let _ = file.map.advise_range(memmap2::Advice::Normal, rest.start, rest.len());
-        file.will_need(rest.clone());
-        map(rest);
+        let _ = file.map.advise_range(memmap2::Advice::PopulateRead, start, end - start);
     }
 }
 

@@ -14,10 +14,14 @@ const HEAD: u64 = 256 * 1024;
 /// Bytes that are worth a page of their own.
 #[cfg(unix)]
 const FEW: usize = 4096;
-/// Bytes at the start of a file that are read in large pages. On virtual machines that hand free memory back to their host,
-/// large pages must be fetched from it again, which can take longer than they save: some are worth it, many are not.
-#[cfg(all(feature = "engine", target_os = "linux"))]
-const LARGE: usize = 8 << 20;
+/// Bytes from touch to touch (see [`Mapped::touch`]) where reading begins, how many have such touches, and from touch to touch
+/// after them.
+#[cfg(target_os = "linux")]
+const PAGE: usize = 4096;
+#[cfg(target_os = "linux")]
+pub(crate) const BEGINNING: usize = 256 * 1024;
+#[cfg(target_os = "linux")]
+const RUN: usize = 64 * 1024;
 /// So many wishes for single bytes are fulfilled. Those of a first run are, and later ones are for what is there mostly.
 const MOST_WISHES: usize = 4096;
 /// Bytes of a file that are read ahead: asking for more takes long itself.
@@ -47,20 +51,8 @@ impl FileBytes {
         Ok(mapped)
     }
 
-    /// Maps a file most of which will be used, its start in large pages where the system has them: it then reads megabytes
-    /// in one piece, up to three times as fast as page by page, and maps them as one.
-    #[cfg(feature = "engine")]
-    pub(crate) fn map_in_large_pages(path: &Path) -> io::Result<Self> {
-        let mapped = Self::map_quietly(path)?;
-        #[cfg(target_os = "linux")]
-        if let Self::Mapped(mapped) = &mapped {
-            let _ = mapped.map.advise_range(memmap2::Advice::HugePage, 0, mapped.map.len().min(large()));
-        }
-        Ok(mapped)
-    }
-
     /// Maps a file of which nothing is read yet.
-    fn map_quietly(path: &Path) -> io::Result<Self> {
+    pub(crate) fn map_quietly(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         if file.metadata()?.len() == 0 {
             return Self::from_bytes(&[]);
@@ -111,15 +103,41 @@ impl Mapped {
     /// Wishes that reading of these bytes starts now.
     pub(crate) fn will_need(&self, part: Range<usize>) {
         let length = part.len().min(MOST_AHEAD);
-        // Unlike advice for a map, this waits for nobody who maps something.
         #[cfg(target_os = "linux")]
-        if let length @ Some(_) = std::num::NonZeroU64::new(length as u64) {
-            let _ = rustix::fs::fadvise(&self.file, part.start as u64, length, rustix::fs::Advice::WillNeed);
+        if let Some(bytes) = std::num::NonZeroU64::new(length as u64)
+            && !(length > RUN && self.begin(part.start..part.start + length))
+        {
+            // Unlike advice for a map, this waits for nobody who maps something.
+            let _ = rustix::fs::fadvise(&self.file, part.start as u64, Some(bytes), rustix::fs::Advice::WillNeed);
         }
         #[cfg(all(unix, not(target_os = "linux")))]
         let _ = self.map.advise_range(memmap2::Advice::WillNeed, part.start, length);
         #[cfg(not(unix))]
         let _ = (part, length);
+    }
+
+    /// Starts reading by touching what is to be read, if the system can do that.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn begin(&self, part: Range<usize>) -> bool {
+        let rest = part.end.min(part.start + BEGINNING);
+        reads_ahead_without_waiting() && self.touch(part.start..rest, PAGE) && self.touch(rest..part.end, RUN)
+    }
+
+    /// Goes on after [`Mapped::begin`].
+    #[cfg(target_os = "linux")]
+    pub(crate) fn go_on(&self, part: Range<usize>) {
+        self.touch(part, RUN);
+    }
+
+    /// Touches bytes from the first to the last without waiting for any of them; whether the system can do that. It takes it
+    /// for somebody who reads all of it, and reads ahead, more each time and in ever larger runs of pages: that is twice as
+    /// fast as the single pages that come by advice.
+    #[cfg(target_os = "linux")]
+    fn touch(&self, part: Range<usize>, step: usize) -> bool {
+        use rustix::io::{Errno, ReadWriteFlags, preadv2};
+        let touch =
+            |at: usize| preadv2(&self.file, &mut [io::IoSliceMut::new(&mut [0])], at as u64, ReadWriteFlags::NOWAIT);
+        part.step_by(step).all(|at| matches!(touch(at), Ok(_) | Err(Errno::AGAIN)))
     }
 }
 
@@ -166,17 +184,16 @@ impl DataLoader for FileBytes {
     }
 }
 
-/// Bytes at the start of a file that are read in large pages. Systems know how since Linux 5.18; older ones would read small
-/// ones, one by one.
-#[cfg(all(feature = "engine", target_os = "linux"))]
-pub(crate) fn large() -> usize {
+/// Whether the system reads ahead for those, too, who do not wait for what they read, and in larger runs of pages than one.
+/// Linux does since 5.18.
+#[cfg(target_os = "linux")]
+fn reads_ahead_without_waiting() -> bool {
     static KNOWN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-    let known = KNOWN.get_or_init(|| is_since_5_18(rustix::system::uname().release().to_bytes()));
-    if *known { LARGE } else { 0 }
+    *KNOWN.get_or_init(|| is_since_5_18(rustix::system::uname().release().to_bytes()))
 }
 
 /// Whether a release of the kernel, such as `6.1.0-13-amd64`, is that one or a later one.
-#[cfg(all(feature = "engine", target_os = "linux"))]
+#[cfg(target_os = "linux")]
 fn is_since_5_18(release: &[u8]) -> bool {
     let numbers = release.split(|byte| !byte.is_ascii_digit()).take(2);
     let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse::<u32>().ok();
@@ -221,7 +238,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
     }
 
-    #[cfg(all(feature = "engine", target_os = "linux"))]
+    #[cfg(target_os = "linux")]
     #[test]
     fn releases_are_compared_by_numbers() {
         for (release, since) in [("5.18.0", true), ("6.1.0-13-amd64", true), ("5.4.0", false), ("5.17-rc1", false)] {

@@ -23,8 +23,8 @@ use xxhash_rust::xxh3::Xxh3;
 /// Bytes of data between samples for the digest, and of a sample.
 const BETWEEN: u64 = 4 << 20;
 const SAMPLE: u64 = 64;
-/// Bytes of a file beside a program that are read before it is known what they are: a large page.
-const FIRST: u64 = 2 << 20;
+/// Bytes of a file beside a program that are read before it is known what they are: some hundred names.
+const FIRST: u64 = 32 << 10;
 
 /// Where the packed weights of a program are looked for: `MODEL.packed.ptd` for `MODEL.pte`.
 pub fn packed_beside(program: &Path) -> PathBuf {
@@ -103,10 +103,8 @@ impl Found {
     pub(crate) fn beside(program: &Path, copy: bool) -> Option<Self> {
         let path = packed_beside(program);
         path.is_file().then_some(())?;
-        let file = if copy { FileBytes::read(&path) } else { FileBytes::map_in_large_pages(&path) };
-        let mut ahead = Ahead::default();
-        file.iter().for_each(|file| ahead.take(file, &(0..FIRST)));
-        ahead.fetch();
+        let file = if copy { FileBytes::read(&path) } else { FileBytes::map_quietly(&path) };
+        file.iter().for_each(|file| file.look(FIRST));
         Some(Self { path, file })
     }
 
