@@ -135,7 +135,11 @@ impl Pool {
             let shared = Arc::clone(&shared);
             thread::Builder::new().name(format!("sconce-{index}")).spawn(move || shared.work(index)).ok()
         };
-        let workers = (1..threads).map_while(spawn).collect();
+        let workers: Vec<_> = (1..threads).map_while(spawn).collect();
+        if !workers.is_empty() {
+            // They may be waiting for this processor, and can leave it only when they have begun.
+            thread::yield_now();
+        }
         Self { shared, workers, busy: AtomicBool::new(false) }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes at the start of a file that are read in any case.
-const HEAD: u64 = 256 * 1024;
+const HEAD: u64 = 128 * 1024;
 /// Bytes that are worth a page of their own.
 #[cfg(unix)]
 const FEW: usize = 4096;
@@ -22,6 +22,9 @@ const PAGE: usize = 4096;
 pub(crate) const BEGINNING: usize = 256 * 1024;
 #[cfg(target_os = "linux")]
 const RUN: usize = 64 * 1024;
+/// Bytes that are asked for by touching them: it brings more than is wanted, and somebody may wait for fewer.
+#[cfg(target_os = "linux")]
+const MANY: usize = 512 * 1024;
 /// So many wishes for single bytes are fulfilled. Those of a first run are, and later ones are for what is there mostly.
 const MOST_WISHES: usize = 4096;
 /// Bytes of a file that are read ahead: asking for more takes long itself.
@@ -105,7 +108,7 @@ impl Mapped {
         let length = part.len().min(MOST_AHEAD);
         #[cfg(target_os = "linux")]
         if let Some(bytes) = std::num::NonZeroU64::new(length as u64)
-            && !(length > RUN && self.begin(part.start..part.start + length))
+            && !(length >= MANY && self.begin(part.start..part.start + length))
         {
             // Unlike advice for a map, this waits for nobody who maps something.
             let _ = rustix::fs::fadvise(&self.file, part.start as u64, Some(bytes), rustix::fs::Advice::WillNeed);

@@ -126,14 +126,11 @@ impl Found {
         ahead.fetch();
         let mut packs = External::default();
         packs.add(&name, self.file.map_err(|error| reason(&error))?).map_err(|error| reason(&error))?;
+        let mut ahead = Ahead::default();
+        packs.take_ahead(&options.engine(1).packed_prefix(), &mut ahead);
+        ahead.fetch();
         match packs.find(PACKED).and_then(|entry| packs.bytes(entry)) {
-            Some(found) if *found == digest(program, external, &samples).to_le_bytes() => {
-                // Not before, so that what is waited for now does not come after what is not.
-                let mut ahead = Ahead::default();
-                packs.take_ahead(&options.engine(1).packed_prefix(), &mut ahead);
-                ahead.fetch();
-                Ok(packs)
-            }
+            Some(found) if *found == digest(program, external, &samples).to_le_bytes() => Ok(packs),
             Some(_) => Err(reason(&"its weights were packed from another version of the program")),
             None => Err(reason(&"it holds no weights in the order that this version takes them")),
         }
