@@ -35,15 +35,12 @@ pub fn aside(body: impl FnOnce() + Send + 'static) -> bool {
 /// Starts the thread with its first work.
 fn start(body: Work) -> Option<Sender<Work>> {
     let (sender, receiver) = channel();
-    let caller = place::current();
-    let live = move || {
-        place::leave(caller);
+    let serve = move || {
         body();
         serve(&receiver);
     };
-    let started =
-        has_several_processors() && thread::Builder::new().name("sconce-aside".to_owned()).spawn(live).is_ok();
-    started.then_some(sender)
+    has_several_processors().then(|| place::spawn("sconce-aside".to_owned(), serve))??;
+    Some(sender)
 }
 
 /// Does what comes until nothing does.

@@ -4,6 +4,21 @@
 //! or woke it, although that one goes on and others idle, and move one of the two some milliseconds later. A first inference
 //! may be over by then. So a thread that is to work beside another leaves that one's processor by itself.
 
+use std::thread::{self, JoinHandle};
+
+/// Starts a thread that works beside this one, if the system has one to give.
+pub(crate) fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> Option<JoinHandle<()>> {
+    let caller = current();
+    let live = move || {
+        leave(caller);
+        body();
+    };
+    let started = thread::Builder::new().name(name).spawn(live).ok()?;
+    // It may be waiting for this processor, and can leave it only when it has begun.
+    thread::yield_now();
+    Some(started)
+}
+
 /// The number of the processor that this thread is on; one that none has where the system does not tell.
 pub(crate) fn current() -> usize {
     #[cfg(target_os = "linux")]

@@ -22,7 +22,7 @@
 //! into a share that has tasks left. The caller returns, and writes the next body, when all tasks are done; by then all
 //! shares say so, and a thread that comes late with an old number finds nothing to take. That is the whole safety argument.
 //!
-//! Workers sleep until the first job. One that wakes on the caller's processor leaves it (see [`place`]).
+//! Workers sleep until the first job. One that starts or wakes on the caller's processor leaves it (see [`place`]).
 //!
 //! A thread that parks says so first and looks at its word once more; one that changed that word looks then who is parked.
 //! With both in one order for all threads (`SeqCst`) one of them notices, and nobody wakes a thread that is awake.
@@ -93,7 +93,7 @@ struct Shared {
     parked: Box<[Alone<AtomicBool>]>,
     /// Whom to wake when the first of `parked` is.
     caller: Mutex<Option<Thread>>,
-    /// The processor of who started the workers, or of who last woke one.
+    /// The processor of the caller when it last woke a worker.
     caller_on: AtomicUsize,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     quit: AtomicBool,
@@ -127,19 +127,15 @@ impl Pool {
             done: each(threads),
             parked: each(threads),
             caller: Mutex::new(None),
-            caller_on: AtomicUsize::new(place::current()),
+            caller_on: AtomicUsize::new(usize::MAX),
             panic: Mutex::new(None),
             quit: AtomicBool::new(false),
         });
         let spawn = |index: usize| {
             let shared = Arc::clone(&shared);
-            thread::Builder::new().name(format!("sconce-{index}")).spawn(move || shared.work(index)).ok()
+            place::spawn(format!("sconce-{index}"), move || shared.work(index))
         };
-        let workers: Vec<_> = (1..threads).map_while(spawn).collect();
-        if !workers.is_empty() {
-            // They may be waiting for this processor, and can leave it only when they have begun.
-            thread::yield_now();
-        }
+        let workers = (1..threads).map_while(spawn).collect();
         Self { shared, workers, busy: AtomicBool::new(false) }
     }
 }
