@@ -3,8 +3,6 @@
 //! Every touch of a page that is not there is an interruption, and a disk gives many pages at a time as fast as one. So what
 //! will be looked at is asked for at once, and what will be used as a whole is mapped by a thread aside while the caller
 //! goes on. It stops when it is alone with a file.
-#[cfg(target_os = "linux")]
-use crate::map::BEGINNING;
 use crate::map::{FileBytes, Mapped};
 use std::ops::Range;
 use std::sync::Arc;
@@ -72,17 +70,11 @@ impl Wish {
 #[cfg(target_os = "linux")]
 fn take(file: &Arc<Mapped>, part: Range<usize>) {
     let _ = file.map.advise_range(memmap2::Advice::Normal, part.start, part.len());
-    // What is asked for together may be told of together, when all of it is there. So not everything at once, if that will do.
-    let begun = file.begin(part.start..part.end.min(part.start + BEGINNING));
-    if !begun {
+    if !file.begin(part.clone()) {
         file.will_need(part.clone());
     }
     for start in part.clone().step_by(TOGETHER).take_while(|_| Arc::strong_count(file) > 1) {
-        let end = part.end.min(start + TOGETHER);
-        if begun {
-            file.go_on(start..end);
-        }
-        let _ = file.map.advise_range(memmap2::Advice::PopulateRead, start, end - start);
+        let _ = file.map.advise_range(memmap2::Advice::PopulateRead, start, TOGETHER.min(part.end - start));
     }
 }
 

@@ -14,17 +14,16 @@ const HEAD: u64 = 128 * 1024;
 /// Bytes that are worth a page of their own.
 #[cfg(unix)]
 const FEW: usize = 4096;
-/// Bytes from touch to touch (see [`Mapped::touch`]) where reading begins, how many have such touches, and from touch to touch
-/// after them.
+/// Bytes where reading begins, which are touched page by page (see [`Mapped::begin`]), and the bytes of a page.
+#[cfg(target_os = "linux")]
+const BEGINNING: usize = 256 * 1024;
 #[cfg(target_os = "linux")]
 const PAGE: usize = 4096;
+/// Bytes that are touched to the end, and the bytes from touch to touch after the beginning.
 #[cfg(target_os = "linux")]
-pub(crate) const BEGINNING: usize = 256 * 1024;
+const NOT_MANY: usize = 4 << 20;
 #[cfg(target_os = "linux")]
 const RUN: usize = 64 * 1024;
-/// Bytes that are asked for by touching them: it brings more than is wanted, and somebody may wait for fewer.
-#[cfg(target_os = "linux")]
-const MANY: usize = 512 * 1024;
 /// So many wishes for single bytes are fulfilled. Those of a first run are, and later ones are for what is there mostly.
 const MOST_WISHES: usize = 4096;
 /// Bytes of a file that are read ahead: asking for more takes long itself.
@@ -106,12 +105,10 @@ impl Mapped {
     /// Wishes that reading of these bytes starts now.
     pub(crate) fn will_need(&self, part: Range<usize>) {
         let length = part.len().min(MOST_AHEAD);
+        // Unlike advice for a map, this waits for nobody who maps something.
         #[cfg(target_os = "linux")]
-        if let Some(bytes) = std::num::NonZeroU64::new(length as u64)
-            && !(length >= MANY && self.begin(part.start..part.start + length))
-        {
-            // Unlike advice for a map, this waits for nobody who maps something.
-            let _ = rustix::fs::fadvise(&self.file, part.start as u64, Some(bytes), rustix::fs::Advice::WillNeed);
+        if let length @ Some(_) = std::num::NonZeroU64::new(length as u64) {
+            let _ = rustix::fs::fadvise(&self.file, part.start as u64, length, rustix::fs::Advice::WillNeed);
         }
         #[cfg(all(unix, not(target_os = "linux")))]
         let _ = self.map.advise_range(memmap2::Advice::WillNeed, part.start, length);
@@ -119,28 +116,26 @@ impl Mapped {
         let _ = (part, length);
     }
 
-    /// Starts reading by touching what is to be read, if the system can do that.
+    /// Starts reading a part all of which will be read from front to back, and waits for nothing; whether the system can do
+    /// that.
+    ///
+    /// Advice brings single pages, all of them at once, and some disks tell of none before they have the last. Touched in order,
+    /// though, the system sees somebody who reads on, and reads ahead: first little, then more each time, in ever larger runs of
+    /// pages, which takes half as long. Of a large part this is the beginning; the rest follows as its pages are mapped.
     #[cfg(target_os = "linux")]
     pub(crate) fn begin(&self, part: Range<usize>) -> bool {
-        let rest = part.end.min(part.start + BEGINNING);
-        reads_ahead_without_waiting() && self.touch(part.start..rest, PAGE) && self.touch(rest..part.end, RUN)
-    }
-
-    /// Goes on after [`Mapped::begin`].
-    #[cfg(target_os = "linux")]
-    pub(crate) fn go_on(&self, part: Range<usize>) {
-        self.touch(part, RUN);
-    }
-
-    /// Touches bytes from the first to the last without waiting for any of them; whether the system can do that. It takes it
-    /// for somebody who reads all of it, and reads ahead, more each time and in ever larger runs of pages: that is twice as
-    /// fast as the single pages that come by advice.
-    #[cfg(target_os = "linux")]
-    fn touch(&self, part: Range<usize>, step: usize) -> bool {
         use rustix::io::{Errno, ReadWriteFlags, preadv2};
-        let touch =
-            |at: usize| preadv2(&self.file, &mut [io::IoSliceMut::new(&mut [0])], at as u64, ReadWriteFlags::NOWAIT);
-        part.step_by(step).all(|at| matches!(touch(at), Ok(_) | Err(Errno::AGAIN)))
+        use std::os::fd::AsRawFd as _;
+        // The system keeps for each open file how it is read, and who maps pages is another reader, with small runs again:
+        // large ones to the end would be slow where free memory is lent to others, as on virtual machines.
+        let again = File::open(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+        let Some(file) = again.ok().filter(|_| reads_ahead_without_waiting()) else { return false };
+        let beginning = part.end.min(part.start + BEGINNING);
+        let rest = beginning..if part.len() < NOT_MANY { part.end } else { beginning };
+        (part.start..beginning).step_by(PAGE).chain(rest.step_by(RUN)).all(|at| {
+            let touched = preadv2(&file, &mut [io::IoSliceMut::new(&mut [0])], at as u64, ReadWriteFlags::NOWAIT);
+            matches!(touched, Ok(_) | Err(Errno::AGAIN))
+        })
     }
 }
 
@@ -248,6 +243,21 @@ mod tests {
             assert_eq!(is_since_5_18(release.as_bytes()), since, "{release}");
         }
         assert!(!is_since_5_18(b"") && !is_since_5_18(b"6") && is_since_5_18(b"10.0+"));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn parts_of_any_length_can_be_begun() {
+        let path = std::env::temp_dir().join(format!("sconce-begin-{}", std::process::id()));
+        let content: Vec<u8> = (0..NOT_MANY as u32 + 100).map(|i| (i % 251) as u8).collect();
+        std::fs::write(&path, &content).unwrap();
+        let FileBytes::Mapped(mapped) = FileBytes::map(&path).unwrap() else { panic!("a file that is not mapped") };
+        let ends = [0, 1, PAGE, BEGINNING - 1, BEGINNING, BEGINNING + 1, NOT_MANY - 1, NOT_MANY, content.len()];
+        for part in ends.into_iter().flat_map(|end| [0..end, end / 3..end]) {
+            assert_eq!(mapped.begin(part.clone()), reads_ahead_without_waiting(), "{part:?}");
+        }
+        assert!(*mapped.map == content[..]);
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
