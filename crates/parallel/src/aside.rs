@@ -15,19 +15,21 @@ type Work = Box<dyn FnOnce() + Send>;
 /// How long the thread waits for more.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// The way to the thread, if there is one. Work is sent and the thread ends while this is locked, so no work is lost.
-static THREAD: Mutex<Option<Sender<Work>>> = Mutex::new(None);
+/// The way to the thread, if there is one, and the process it is of: a copy of a process has none of its threads. Work is sent
+/// and the thread ends while this is locked, so no work is lost.
+static THREAD: Mutex<Option<(u32, Sender<Work>)>> = Mutex::new(None);
 
 /// Runs `body` beside the caller, after what was asked for before; whether somebody does.
 pub fn aside(body: impl FnOnce() + Send + 'static) -> bool {
     let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
     let body: Work = Box::new(body);
-    let sent = match thread.as_ref() {
-        Some(thread) => thread.send(body),
-        None => Err(SendError(body)),
+    let process = std::process::id();
+    let sent = match &*thread {
+        Some((of, thread)) if *of == process => thread.send(body),
+        _ => Err(SendError(body)),
     };
     if let Err(SendError(body)) = sent {
-        *thread = start(body);
+        *thread = start(body).map(|thread| (process, thread));
     }
     thread.is_some()
 }
