@@ -21,6 +21,7 @@ use join::join;
 use sconce_graph::memory::{self, Buffer};
 use sconce_graph::{Element, Graph, Op, Origin, Scheme, Shape, ValueId, infer};
 use select::{Selected, Uses, select};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -79,14 +80,12 @@ impl Plan {
         let mut chosen: Vec<(usize, Selected)> = Vec::new();
         for (place, node) in graph.nodes.iter().enumerate() {
             if !is_view(&node.op) || !node.then.is_empty() {
-                let selected = select(graph, &uses, &sizes, place, options, width)?;
-                // What the step does, too, needs none of its own.
-                if !selected.before.is_empty() {
-                    chosen.retain(|(earlier, _)| !selected.before.contains(earlier));
-                }
-                chosen.push((place, selected));
+                chosen.push((place, select(graph, &uses, &sizes, place, options, width)?));
             }
         }
+        // What another step does, too, needs none of its own.
+        let done: HashSet<usize> = chosen.iter().flat_map(|(_, selected)| selected.before.iter().copied()).collect();
+        chosen.retain(|(place, _)| !done.contains(place));
         let mut chosen = take_tails(graph, chosen);
         drop_signs(graph, options.isa, &mut chosen);
         let chosen = join(graph, &bytes, chosen, options.isa, width);
@@ -231,6 +230,8 @@ struct Layout {
     /// Where in its class a value starts, and the value that it is a part of, if it is one.
     within: Vec<usize>,
     whole: Vec<Option<ValueId>>,
+    /// The values of a class besides the one that names it, if there are any.
+    others: HashMap<ValueId, Vec<ValueId>>,
     /// By class.
     places: Vec<Option<Block>>,
     offsets: Vec<usize>,
@@ -242,8 +243,11 @@ struct Layout {
 impl Layout {
     fn new(graph: &Graph, bytes: &[usize]) -> Self {
         let mut class: Vec<_> = (0..graph.values.len()).map(|index| ValueId(index as u32)).collect();
+        let mut others = HashMap::<_, Vec<_>>::new();
         for node in graph.nodes.iter().filter(|node| is_view(&node.op) && node.then.is_empty()) {
-            class[node.outputs[0].index()] = class[node.inputs[0].index()];
+            let (view, of) = (node.outputs[0], class[node.inputs[0].index()]);
+            class[view.index()] = of;
+            others.entry(of).or_default().push(view);
         }
         let mut places = vec![None; class.len()];
         for (index, value) in graph.values.iter().enumerate() {
@@ -255,7 +259,7 @@ impl Layout {
             places[id.index()] = Some(Block::Input(index));
         }
         let (within, whole, offsets) = (vec![0; class.len()], vec![None; class.len()], vec![0; class.len()]);
-        Self { bytes: bytes.to_vec(), class, within, whole, places, offsets, scratch: Vec::new(), arena: 0 }
+        Self { bytes: bytes.to_vec(), class, within, whole, others, places, offsets, scratch: Vec::new(), arena: 0 }
     }
 
     /// Where in its class a value lies.
@@ -267,10 +271,13 @@ impl Layout {
     /// Makes the values of a class a part of another value: `bytes` bytes, from this one on.
     fn put_inside(&mut self, class: ValueId, whole: ValueId, start: usize, bytes: usize) {
         let (start, whole) = (self.within[whole.index()] + start, self.class[whole.index()]);
-        for value in (0..self.class.len()).filter(|&value| self.class[value] == class).collect::<Vec<_>>() {
+        let mut values = self.others.remove(&class).unwrap_or_default();
+        values.push(class);
+        for value in values.iter().map(|value| value.index()) {
             (self.class[value], self.whole[value]) = (whole, Some(whole));
             (self.within[value], self.bytes[value]) = (start, bytes);
         }
+        self.others.entry(whole).or_default().extend(values);
     }
 
     /// Gives classes that are returned their place; answers what is left to copy to which output.

@@ -16,19 +16,28 @@ pub struct Buffer {
     pub last: usize,
 }
 
-/// Gives each buffer an offset, a multiple of `align`, and says how many bytes that takes in all.
+/// Spells of time that are looked through apart, since most buffers are wanted for a short while.
+const SPELLS: usize = 64;
+
+/// Gives each buffer an offset, a multiple of `align`, and says how many bytes that takes in all. One without bytes is
+/// anywhere.
 pub fn place(buffers: &[Buffer], align: usize) -> (Vec<usize>, usize) {
-    let mut order: Vec<usize> = (0..buffers.len()).collect();
+    let mut order: Vec<usize> = (0..buffers.len()).filter(|&index| buffers[index].bytes > 0).collect();
     order.sort_by_key(|&index| (std::cmp::Reverse(buffers[index].bytes), buffers[index].first));
-    let (mut offsets, mut placed, mut total) = (vec![0; buffers.len()], Vec::<usize>::new(), 0);
+    let steps = buffers.iter().map(|buffer| buffer.last).max().unwrap_or(0) + 1;
+    let spells = |buffer: Buffer| buffer.first / steps.div_ceil(SPELLS)..=buffer.last / steps.div_ceil(SPELLS);
+    let (mut short, mut long) = (vec![Vec::<usize>::new(); SPELLS], Vec::new());
+    let (mut offsets, mut taken, mut total) = (vec![0; buffers.len()], Vec::new(), 0);
     for index in order {
         let buffer = buffers[index];
-        let meets = |other: &usize| buffers[*other].first <= buffer.last && buffer.first <= buffers[*other].last;
-        let mut taken: Vec<_> =
-            placed.iter().filter(|other| meets(other)).map(|&other| (offsets[other], buffers[other].bytes)).collect();
+        let meets = |other: &Buffer| other.first <= buffer.last && buffer.first <= other.last;
+        let placed = short[spells(buffer)].iter().flatten().chain(&long);
+        let others = placed.map(|&other| (offsets[other], buffers[other]));
+        taken.clear();
+        taken.extend(others.filter(|(_, other)| meets(other)).map(|(start, other)| (start, other.bytes)));
         taken.sort_unstable();
         let mut offset: usize = 0;
-        for (start, bytes) in taken {
+        for &(start, bytes) in &taken {
             if offset + buffer.bytes <= start {
                 break;
             }
@@ -36,7 +45,14 @@ pub fn place(buffers: &[Buffer], align: usize) -> (Vec<usize>, usize) {
         }
         offsets[index] = offset;
         total = total.max(offset + buffer.bytes);
-        placed.push(index);
+        match &mut short[spells(buffer)] {
+            [spell] => spell.push(index),
+            [spell, next] => {
+                spell.push(index);
+                next.push(index);
+            }
+            _ => long.push(index),
+        }
     }
     (offsets, total)
 }
@@ -64,11 +80,13 @@ mod tests {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (seed >> 33) as usize % below
         };
-        for _ in 0..200 {
+        for round in 0..200 {
+            // Buffers of few steps and of many, wanted for a short and for a long while.
+            let (steps, spell) = if round % 2 == 0 { (12, 5) } else { (1000, 1 + random(600)) };
             let buffers: Vec<_> = (0..20)
                 .map(|_| {
-                    let first = random(12);
-                    Buffer { bytes: random(500), first, last: first + random(5) }
+                    let first = random(steps);
+                    Buffer { bytes: random(500), first, last: first + random(spell) }
                 })
                 .collect();
             let (offsets, total) = place(&buffers, 64);

@@ -17,7 +17,11 @@ use super::Layout;
 use super::select::Selected;
 use crate::steps::Apart;
 use sconce_graph::{Graph, ValueId};
+use std::collections::HashMap;
 use std::ops::Range;
+
+/// Most readers of a part: what more steps read is copied.
+const MOST_READERS: usize = 64;
 
 /// Lets steps write what they make into the wholes that it is part of.
 pub(super) fn write_inside(
@@ -25,14 +29,62 @@ pub(super) fn write_inside(
     layout: &mut Layout,
     mut chosen: Vec<(usize, Selected)>,
 ) -> Vec<(usize, Selected)> {
+    let uses = uses(graph, layout, &mut chosen);
+    let mut copied = Vec::new();
     for at in (0..chosen.len()).rev() {
-        let mut index = 0;
-        while let Some(part) = Part::of(graph, layout, &mut chosen, at, index) {
-            index += usize::from(!part.move_inside(graph, layout, &mut chosen));
+        let Some(parts) = chosen[at].1.step.concat().map(|concat| concat.parts.len()) else { continue };
+        let inside = |read| {
+            let part = Part::of(graph, layout, &mut chosen, at, read)?;
+            let used = uses.get(&part.class)?;
+            part.move_inside(graph, layout, &mut chosen, used).then_some(())
+        };
+        copied.push((at, (0..parts).map(inside).map(|inside| inside.is_none()).collect::<Vec<_>>()));
+    }
+    // At the end, so that reads keep their numbers until then.
+    for (at, copied) in copied {
+        let concat = &mut chosen[at].1;
+        let (mut of_reads, mut of_parts) = (copied.iter(), copied.iter());
+        concat.reads.retain(|_| of_reads.next().is_none_or(|copied| *copied));
+        if let Some(step) = concat.step.concat() {
+            step.parts.retain(|_| of_parts.next().is_none_or(|copied| *copied));
         }
     }
     chosen.retain_mut(|(_, selected)| selected.step.concat().is_none_or(|concat| !concat.parts.is_empty()));
     chosen
+}
+
+/// Who makes and reads the values of a class: steps, and which of their reads they are.
+#[derive(Default)]
+struct Used {
+    maker: Option<usize>,
+    readers: Vec<(usize, usize)>,
+}
+
+/// The uses of all classes that concats read.
+fn uses(graph: &Graph, layout: &Layout, chosen: &mut [(usize, Selected)]) -> HashMap<ValueId, Used> {
+    let class = |value: ValueId| layout.class[value.index()];
+    let mut uses = HashMap::new();
+    for (_, selected) in chosen.iter_mut() {
+        if selected.step.concat().is_some() {
+            uses.extend(selected.reads.iter().map(|&value| (class(value), Used::default())));
+        }
+    }
+    if uses.is_empty() {
+        return uses;
+    }
+    for (step, (place, selected)) in chosen.iter().enumerate() {
+        for (read, &value) in selected.reads.iter().enumerate() {
+            if let Some(used) = uses.get_mut(&class(value)) {
+                used.readers.push((step, read));
+            }
+        }
+        if let [output] = graph.nodes[*place].outputs[..]
+            && let Some(used) = uses.get_mut(&class(output))
+        {
+            used.maker = Some(step);
+        }
+    }
+    uses
 }
 
 /// What a concat reads and could find in place.
@@ -77,40 +129,34 @@ impl Part {
     }
 
     /// Has the part made in place, if everybody who makes or reads it can do with that; whether that is so.
-    fn move_inside(&self, graph: &Graph, layout: &mut Layout, chosen: &mut [(usize, Selected)]) -> bool {
+    fn move_inside(&self, graph: &Graph, layout: &mut Layout, chosen: &mut [(usize, Selected)], used: &Used) -> bool {
         let placed = layout.places[self.class.index()].is_some() || layout.whole[self.value.index()].is_some();
-        let free = !placed && !self.range.is_empty();
-        let maker = chosen.iter().position(|(place, _)| match graph.nodes[*place].outputs[..] {
-            [output] => layout.class[output.index()] == self.class,
-            _ => false,
-        });
-        let readers = self.readers(layout, chosen);
-        let read = self.dense || readers.iter().all(|&(step, read)| chosen[step].1.step.reads_apart(read, self.apart));
-        let Some(maker) = maker.filter(|_| free && read && self.is_apart(graph, layout, chosen)) else { return false };
-        if !self.dense && !chosen[maker].1.step.write_apart(self.apart) {
+        let free = !placed && !self.range.is_empty() && used.readers.len() <= MOST_READERS;
+        let Some(maker) = used.maker.filter(|_| free) else { return false };
+        let others = || used.readers.iter().copied().filter(|&at| at != (self.concat, self.read));
+        let read = self.dense || others().all(|(step, read)| chosen[step].1.step.reads_apart(read, self.apart));
+        if !read || !self.is_apart(graph, layout, chosen, maker, others()) {
             return false;
         }
         if !self.dense {
-            readers.iter().for_each(|&(step, read)| chosen[step].1.step.read_apart(read, self.apart));
-        }
-        let concat = &mut chosen[self.concat].1;
-        concat.reads.remove(self.read);
-        if let Some(step) = concat.step.concat() {
-            step.parts.remove(self.read);
+            if !chosen[maker].1.step.write_apart(self.apart) {
+                return false;
+            }
+            others().for_each(|(step, read)| chosen[step].1.step.read_apart(read, self.apart));
         }
         layout.put_inside(self.class, self.whole, self.range.start, self.range.len());
         true
     }
 
-    /// Who else reads the part: steps, and which of their reads it is.
-    fn readers(&self, layout: &Layout, chosen: &[(usize, Selected)]) -> Vec<(usize, usize)> {
-        let reads = |step: usize| (0..chosen[step].1.reads.len()).map(move |read| (step, read));
-        let all = (0..chosen.len()).flat_map(reads).filter(|&at| at != (self.concat, self.read));
-        all.filter(|&(step, read)| layout.class[chosen[step].1.reads[read].index()] == self.class).collect()
-    }
-
-    /// Whether, with the part in place, what a step writes still overlaps nothing that it reads.
-    fn is_apart(&self, graph: &Graph, layout: &Layout, chosen: &[(usize, Selected)]) -> bool {
+    /// Whether, with the part in place, what its maker and its readers write still overlaps nothing that they read.
+    fn is_apart(
+        &self,
+        graph: &Graph,
+        layout: &Layout,
+        chosen: &[(usize, Selected)],
+        maker: usize,
+        mut readers: impl Iterator<Item = (usize, usize)>,
+    ) -> bool {
         let whole = layout.class[self.whole.index()];
         let first = layout.within[self.whole.index()];
         let range = |value: ValueId| match layout.class[value.index()] {
@@ -118,13 +164,11 @@ impl Part {
             class if class == whole => Some(layout.range(value)),
             _ => None,
         };
-        chosen.iter().enumerate().all(|(step, (place, selected))| {
-            let written: Vec<_> = graph.nodes[*place].outputs.iter().filter_map(|&value| range(value)).collect();
-            let reads = selected.reads.iter().enumerate().filter(|&(read, _)| (step, read) != (self.concat, self.read));
-            written.is_empty()
-                || reads
-                    .filter_map(|(_, &value)| range(value))
-                    .all(|read| written.iter().all(|write| read.end <= write.start || write.end <= read.start))
-        })
+        let apart = |step: usize, read: ValueId| {
+            let mut written = graph.nodes[chosen[step].0].outputs.iter().filter_map(|&value| range(value));
+            range(read).is_none_or(|read| written.all(|write| read.end <= write.start || write.end <= read.start))
+        };
+        readers.all(|(step, read)| apart(step, chosen[step].1.reads[read]))
+            && chosen[maker].1.reads.iter().all(|&read| apart(maker, read))
     }
 }

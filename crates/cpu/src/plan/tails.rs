@@ -10,24 +10,23 @@ use sconce_graph::{Graph, Origin, ValueId};
 pub(super) fn take_tails(graph: &Graph, chosen: Vec<(usize, Selected)>) -> Vec<(usize, Selected)> {
     let counts = graph.read_counts();
     let alone = |value: ValueId| counts[value.index()] == 1 && graph.values[value.index()].origin == Origin::Node;
-    let mut taken: Vec<(usize, Selected)> = Vec::with_capacity(chosen.len());
+    let mut taken: Vec<Option<(usize, Selected)>> = Vec::with_capacity(chosen.len());
+    let mut makers: Vec<Option<usize>> = vec![None; graph.values.len()];
     for (place, mut next) in chosen {
         // Of two products the later one: the result of the other is there by then.
-        let makes = |value: ValueId| {
-            let maker = taken.iter().rposition(|(maker, _)| graph.nodes[*maker].outputs[0] == value);
-            maker.filter(|_| alone(value)).map(|maker| (maker, value))
-        };
-        let maker = next.step.tail().and_then(|_| next.reads.iter().filter_map(|&value| makes(value)).max());
+        let makes = |&value: &ValueId| Some((makers[value.index()].filter(|_| alone(value))?, value));
+        let maker = next.step.tail().and_then(|_| next.reads.iter().filter_map(makes).max());
         if let Some((maker, value)) = maker
-            && give(&mut taken[maker].1, &next, value)
+            && taken[maker].as_mut().is_some_and(|(_, product)| give(product, &next, value))
+            && let Some((product, mut selected)) = taken[maker].take()
         {
-            let (product, mut selected) = taken.remove(maker);
             selected.before.push(product);
             next = selected;
         }
-        taken.push((place, next));
+        makers[graph.nodes[place].outputs[0].index()] = Some(taken.len());
+        taken.push(Some((place, next)));
     }
-    taken
+    taken.into_iter().flatten().collect()
 }
 
 /// Gives a product what is done next to the value that it makes; whether it took it.

@@ -11,13 +11,16 @@ use sconce_kernels::Isa;
 /// Lets products read bytes without a sign where those who make them can leave it out.
 pub(super) fn drop_signs(graph: &Graph, isa: Isa, chosen: &mut [(usize, Selected)]) {
     let counts = graph.read_counts();
-    for reader in 1..chosen.len() {
-        let (before, after) = chosen.split_at_mut(reader);
-        let Some((_, product)) = after.first_mut().filter(|(_, next)| next.step.takes_unsigned(isa)) else { continue };
-        let Some(&image) = product.reads.first().filter(|value| counts[value.index()] == 1) else { continue };
-        let maker = before.iter_mut().find(|(place, _)| graph.nodes[*place].outputs.first() == Some(&image));
+    let mut makers: Vec<Option<usize>> = vec![None; graph.values.len()];
+    for step in 0..chosen.len() {
+        let (before, after) = chosen.split_at_mut(step);
+        let Some((place, selected)) = after.first_mut() else { continue };
+        let image =
+            selected.reads.first().filter(|value| counts[value.index()] == 1 && selected.step.takes_unsigned(isa));
+        let maker = image.and_then(|image| before.get_mut(makers[image.index()]?));
         if maker.is_some_and(|(_, maker)| maker.step.make_unsigned()) {
-            product.step.read_unsigned();
+            selected.step.read_unsigned();
         }
+        graph.nodes[*place].outputs.iter().take(1).for_each(|made| makers[made.index()] = Some(step));
     }
 }

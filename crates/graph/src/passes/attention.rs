@@ -15,19 +15,50 @@ const ONE: Dim = Dim::Fixed(1);
 
 /// Makes one operation of each; answers how many.
 pub fn find_attention(graph: &mut Graph) -> usize {
+    let mut links = Links::of(graph);
     let mut count = 0;
-    while let Some(found) = next(graph) {
-        found.put(graph);
-        count += 1;
+    for place in 0..graph.nodes.len() {
+        let around = Around { graph, makers: &links.makers, counts: &links.counts };
+        if let Some(found) = around.attention(place, &links.readers) {
+            found.put(graph, &mut links);
+            count += 1;
+        }
     }
     super::remove_dead(graph);
     count
 }
 
-fn next(graph: &Graph) -> Option<Found> {
-    let (makers, counts) = (graph.makers(), graph.read_counts());
-    let around = Around { graph, makers: &makers, counts: &counts };
-    graph.nodes.iter().enumerate().find_map(|(place, node)| around.attention(place, node))
+/// Who makes and reads the values of a graph, while its nodes change and stay where they are.
+struct Links {
+    makers: Vec<Option<usize>>,
+    counts: Vec<usize>,
+    /// The place of the last reader that was added.
+    readers: Vec<usize>,
+}
+
+impl Links {
+    fn of(graph: &Graph) -> Self {
+        let mut readers = vec![0; graph.values.len()];
+        for (place, node) in graph.nodes.iter().enumerate() {
+            node.reads().for_each(|value| readers[value.index()] = place);
+        }
+        Self { makers: graph.makers(), counts: graph.read_counts(), readers }
+    }
+
+    /// Puts a node in the place of another.
+    fn exchange(&mut self, graph: &mut Graph, place: usize, node: Node) {
+        for values in [&mut self.counts, &mut self.readers] {
+            values.resize(graph.values.len(), 0);
+        }
+        self.makers.resize(graph.values.len(), None);
+        for read in node.reads() {
+            self.counts[read.index()] += 1;
+            self.readers[read.index()] = place;
+        }
+        node.outputs.iter().for_each(|made| self.makers[made.index()] = Some(place));
+        let before = std::mem::replace(&mut graph.nodes[place], node);
+        before.reads().for_each(|read| self.counts[read.index()] -= 1);
+    }
 }
 
 /// An attention, and what is left out for it.
@@ -69,25 +100,28 @@ struct Scores<'a> {
 }
 
 impl Found {
-    /// Puts the operation in the place of the second product.
-    fn put(self, graph: &mut Graph) {
-        for &place in self.result.without.iter().rev() {
-            graph.nodes.remove(place);
-        }
-        let Made { value, reshape, .. } = self.result;
-        graph.nodes[self.place] = Node::new(self.op, self.inputs, vec![value]);
-        if let Some(sizes) = reshape {
+    /// Puts the operation in the place of the second product, and nodes that make nothing in the place of what is left out.
+    fn put(self, graph: &mut Graph, links: &mut Links) {
+        let Made { value, reshape, mut without, .. } = self.result;
+        let mut made = value;
+        if let Some(sizes) = reshape
+            && let Some(place) = without.pop()
+        {
             let element = graph.ty(value).element.clone();
-            let whole = graph.value(Type { element, dims: self.dims }, Origin::Node);
-            graph.nodes[self.place].outputs = vec![whole];
-            graph.nodes.insert(self.place + 1, Node::new(Op::Reshape { sizes }, vec![whole], vec![value]));
+            made = graph.value(Type { element, dims: self.dims }, Origin::Node);
+            links.exchange(graph, place, Node::new(Op::Reshape { sizes }, vec![made], vec![value]));
         }
+        for place in without {
+            links.exchange(graph, place, Node::new(Op::Copy, Vec::new(), Vec::new()));
+        }
+        links.exchange(graph, self.place, Node::new(self.op, self.inputs, vec![made]));
     }
 }
 
 impl<'a> Around<'a> {
-    /// The attention of which a node is the second product.
-    fn attention(&self, place: usize, node: &Node) -> Option<Found> {
+    /// The attention of which the node at a place is the second product.
+    fn attention(&self, place: usize, readers: &[usize]) -> Option<Found> {
+        let node = &self.graph.nodes[place];
         let &[weights, value] = node.inputs.as_slice() else { return None };
         let (softmax, safe) = self.softmax(weights).filter(|_| node.op == Op::MatMul && node.then.is_empty())?;
         let Scores { product, scale, mask } = self.scores(softmax.inputs[0])?;
@@ -100,7 +134,7 @@ impl<'a> Around<'a> {
             && [&value_batch, &value_heads] == [&batch, &heads]
             && mask.is_none_or(|(mask, sum)| self.broadcasts(mask, sum, [&batch, &heads]));
         let scale = scale * query.scale * key.scale;
-        let result = self.made(node.outputs[0], [&batch, &heads])?;
+        let result = self.made(node.outputs[0], [&batch, &heads], readers)?;
         let inputs: Vec<_> =
             [query.value, key.value, value.value].into_iter().chain(mask.map(|(mask, _)| mask)).collect();
         let floats = inputs.iter().chain(&node.outputs).all(|&id| self.graph.ty(id).is(ScalarType::Float));
@@ -243,7 +277,7 @@ impl<'a> Around<'a> {
     }
 
     /// What becomes of the second product, as far as attention can make it at once.
-    fn made(&self, product: ValueId, [batch, heads]: [&Dim; 2]) -> Option<Made> {
+    fn made(&self, product: ValueId, [batch, heads]: [&Dim; 2], readers: &[usize]) -> Option<Made> {
         let dims = |value: ValueId| &self.graph.ty(value).dims;
         let mut made = Made {
             value: product,
@@ -254,7 +288,7 @@ impl<'a> Around<'a> {
         };
         let mut named = None;
         while made.layout == Layout::HeadsFirst
-            && let Some((place, node)) = self.reader(made.value)
+            && let Some((place, node)) = self.reader(made.value, readers)
         {
             let output = node.outputs[0];
             match &node.op {
@@ -283,10 +317,11 @@ impl<'a> Around<'a> {
     }
 
     /// The only node that reads a value, if it does nothing more to its result.
-    fn reader(&self, value: ValueId) -> Option<(usize, &'a Node)> {
-        let once = self.counts[value.index()] == 1;
-        let mut nodes = self.graph.nodes.iter().enumerate().filter(|_| once);
-        nodes.find(|(_, node)| node.reads().any(|read| read == value)).filter(|(_, node)| node.then.is_empty())
+    fn reader(&self, value: ValueId, readers: &[usize]) -> Option<(usize, &'a Node)> {
+        let place = readers[value.index()];
+        let node = self.graph.nodes.get(place).filter(|_| self.counts[value.index()] == 1)?;
+        let reads = node.then.is_empty() && node.inputs.contains(&value);
+        reads.then_some((place, node))
     }
 }
 

@@ -3,96 +3,165 @@
 //! Slices of one value that meet again in a concat are that value; a concat of one value is a copy; and where the first values
 //! of a concat are all those of another, that one is read instead. Whoever plans the graph can then put one inside the other,
 //! and what is not read any more is gone.
+//!
+//! The concats so far form a tree, in which a way from the root is a list of values. The longest of those that a concat begins
+//! with is found along its own way, however many there are.
 
-use crate::graph::{Graph, Node, ValueId};
+use crate::graph::{Graph, ValueId};
 use crate::op::Op;
 use crate::types::Dim;
+use std::collections::HashMap;
 
 /// Simplifies concats; answers how many changed.
 pub fn simplify_concats(graph: &mut Graph) -> usize {
-    let makers = graph.makers();
-    let mut seen: Vec<Seen> = Vec::new();
-    let mut changed = 0;
+    let mut made = Made { makers: graph.makers(), originals: (0..graph.values.len() as u32).map(ValueId).collect() };
+    let (mut seen, mut changed) = (Seen::default(), 0);
     for place in 0..graph.nodes.len() {
         let node = &graph.nodes[place];
-        let Op::Concat { axis } = node.op else { continue };
         if !node.then.is_empty() {
             continue;
         }
-        let read: Vec<_> = node.inputs.iter().map(|&value| original(graph, &makers, value)).collect();
-        let inputs = whole_values(graph, &makers, &read, axis);
-        let alike =
-            |other: &&Seen| other.axis == axis && graph.ty(other.value).element == graph.ty(node.outputs[0]).element;
-        let [first, rest @ ..] = &inputs[..] else { continue };
-        let nested = seen.iter().filter(alike).find(|other| other.value == *first);
-        let mut parts = nested.map_or_else(|| vec![*first], |nested| nested.parts.clone());
-        parts.extend_from_slice(rest);
-        let shared = seen.iter().filter(alike).filter(|other| parts.starts_with(&other.parts));
-        let inputs = match shared.max_by_key(|other| other.parts.len()) {
-            Some(other) => [other.value].into_iter().chain(parts[other.parts.len()..].iter().copied()).collect(),
-            None => inputs,
-        };
-        let value = node.outputs[0];
-        let alone = matches!(inputs[..], [only] if graph.ty(only) == graph.ty(value));
-        changed += usize::from(alone || node.inputs != inputs);
-        match alone {
-            true => graph.nodes[place].op = Op::Copy,
-            false => seen.push(Seen { value, axis, parts }),
+        match node.op {
+            Op::Copy => made.originals[node.outputs[0].index()] = made.original(node.inputs[0]),
+            Op::Concat { axis } => {
+                let value = node.outputs[0];
+                let read: Vec<_> = node.inputs.iter().map(|&value| made.original(value)).collect();
+                let (inputs, end) = seen.longest(graph, axis, value, made.whole_values(graph, &read, axis));
+                let alone = matches!(inputs[..], [only] if graph.ty(only) == graph.ty(value));
+                changed += usize::from(alone || node.inputs != inputs);
+                if alone {
+                    made.originals[value.index()] = inputs[0];
+                    graph.nodes[place].op = Op::Copy;
+                } else {
+                    seen.add(axis, value, end);
+                }
+                graph.nodes[place].inputs = inputs;
+            }
+            _ => {}
         }
-        graph.nodes[place].inputs = inputs;
     }
     super::remove_dead(graph);
     changed
 }
 
-/// A concat, and the values in it that are no concats themselves, but for those that do not come first.
+/// Concats, as a tree of the values in them that are no concats themselves, but for those that do not come first.
+#[derive(Default)]
 struct Seen {
-    value: ValueId,
-    axis: usize,
-    parts: Vec<ValueId>,
+    /// Where a value leads to.
+    ways: HashMap<(Place, ValueId), usize>,
+    /// The first concat that ends at a place.
+    ends: Vec<Option<ValueId>>,
+    /// Axis and end of each concat.
+    concats: HashMap<ValueId, (usize, usize)>,
 }
 
-/// The value that a copy was made of.
-fn original(graph: &Graph, makers: &[Option<usize>], value: ValueId) -> ValueId {
-    match makers[value.index()].map(|place| &graph.nodes[place]) {
-        Some(Node { op: Op::Copy, inputs, then, .. }) if then.is_empty() => original(graph, makers, inputs[0]),
-        _ => value,
-    }
+/// A place in the tree.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Place {
+    /// The root of the concats along an axis.
+    Root(usize),
+    Inner(usize),
 }
 
-/// The inputs of a concat, with values in the place of neighbours that are all their slices.
-fn whole_values(graph: &Graph, makers: &[Option<usize>], inputs: &[ValueId], axis: usize) -> Vec<ValueId> {
-    let mut values = Vec::with_capacity(inputs.len());
-    let mut rest = inputs;
-    while let Some(&first) = rest.first() {
-        let (value, count) = match sliced(graph, makers, first, axis) {
-            Some(Part { of, start: 0, .. }) => all_slices(graph, makers, rest, of, axis).unwrap_or((first, 1)),
-            _ => (first, 1),
+impl Seen {
+    /// What a concat reads, the longest other that it begins with in the place of what that one reads, and where it ends.
+    fn longest(
+        &mut self,
+        graph: &Graph,
+        axis: usize,
+        value: ValueId,
+        inputs: Vec<ValueId>,
+    ) -> (Vec<ValueId>, Option<usize>) {
+        let element = &graph.ty(value).element;
+        let alike = |other: ValueId| graph.ty(other).element == *element;
+        let (mut end, mut found) = (None, None);
+        for (index, &input) in inputs.iter().enumerate() {
+            let nested = self.concats.get(&input).filter(|(along, _)| index == 0 && *along == axis && alike(input));
+            let next = match (nested, end) {
+                (Some(&(_, end)), _) => end,
+                (None, Some(place)) => self.step(Place::Inner(place), input),
+                (None, None) => self.step(Place::Root(axis), input),
+            };
+            found = self.ends[next].filter(|&other| alike(other)).map(|other| (other, index + 1)).or(found);
+            end = Some(next);
+        }
+        let inputs = match found {
+            Some((other, count)) => [other].into_iter().chain(inputs[count..].iter().copied()).collect(),
+            None => inputs,
         };
-        values.push(value);
-        rest = &rest[count..];
+        (inputs, end)
     }
-    values
-}
 
-/// A value and how many of the first of these are its slices, if those are all of it.
-fn all_slices(
-    graph: &Graph,
-    makers: &[Option<usize>],
-    inputs: &[ValueId],
-    of: ValueId,
-    axis: usize,
-) -> Option<(ValueId, usize)> {
-    let Dim::Fixed(size) = *graph.ty(of).dims.get(axis)? else { return None };
-    let mut end = 0;
-    for (index, &input) in inputs.iter().enumerate() {
-        let part = sliced(graph, makers, input, axis).filter(|part| part.of == of && part.start == end)?;
-        end = part.end;
-        if end == size {
-            return Some((of, index + 1));
+    fn step(&mut self, from: Place, value: ValueId) -> usize {
+        let ends = &mut self.ends;
+        *self.ways.entry((from, value)).or_insert_with(|| {
+            ends.push(None);
+            ends.len() - 1
+        })
+    }
+
+    fn add(&mut self, axis: usize, value: ValueId, end: Option<usize>) {
+        if let Some(end) = end {
+            self.concats.insert(value, (axis, end));
+            self.ends[end].get_or_insert(value);
         }
     }
-    None
+}
+
+/// How values are made.
+struct Made {
+    makers: Vec<Option<usize>>,
+    /// The value that a copy was made of.
+    originals: Vec<ValueId>,
+}
+
+impl Made {
+    fn original(&self, value: ValueId) -> ValueId {
+        self.originals[value.index()]
+    }
+
+    /// The inputs of a concat, with values in the place of neighbours that are all their slices.
+    fn whole_values(&self, graph: &Graph, inputs: &[ValueId], axis: usize) -> Vec<ValueId> {
+        let mut values = Vec::with_capacity(inputs.len());
+        let mut rest = inputs;
+        while let Some(&first) = rest.first() {
+            let (value, count) = match self.sliced(graph, first, axis) {
+                Some(Part { of, start: 0, .. }) => self.all_slices(graph, rest, of, axis).unwrap_or((first, 1)),
+                _ => (first, 1),
+            };
+            values.push(value);
+            rest = &rest[count..];
+        }
+        values
+    }
+
+    /// A value and how many of the first of these are its slices, if those are all of it.
+    fn all_slices(&self, graph: &Graph, inputs: &[ValueId], of: ValueId, axis: usize) -> Option<(ValueId, usize)> {
+        let Dim::Fixed(size) = *graph.ty(of).dims.get(axis)? else { return None };
+        let mut end = 0;
+        for (index, &input) in inputs.iter().enumerate() {
+            let part = self.sliced(graph, input, axis).filter(|part| part.of == of && part.start == end)?;
+            end = part.end;
+            if end == size {
+                return Some((of, index + 1));
+            }
+        }
+        None
+    }
+
+    /// What a value is a slice of, if it has all of the other dimensions.
+    fn sliced(&self, graph: &Graph, value: ValueId, axis: usize) -> Option<Part> {
+        let node = &graph.nodes[self.makers[value.index()]?];
+        let Op::Slice { starts, .. } = &node.op else { return None };
+        let of = self.original(node.inputs[0]);
+        let (whole, own) = (graph.ty(of), graph.ty(value));
+        let mut others = (0..whole.dims.len()).filter(|&dim| dim != axis);
+        let across = others.all(|dim| starts.get(dim) == Some(&0) && own.dims.get(dim) == whole.dims.get(dim));
+        let Dim::Fixed(size) = *own.dims.get(axis)? else { return None };
+        let start = *starts.get(axis)?;
+        let alike = across && whole.element == own.element && node.then.is_empty();
+        Some(Part { of, start, end: start.checked_add(size)? }).filter(|_| alike)
+    }
 }
 
 /// A slice along one dimension.
@@ -100,20 +169,6 @@ struct Part {
     of: ValueId,
     start: usize,
     end: usize,
-}
-
-/// What a value is a slice of, if it has all of the other dimensions.
-fn sliced(graph: &Graph, makers: &[Option<usize>], value: ValueId, axis: usize) -> Option<Part> {
-    let node = &graph.nodes[makers[value.index()]?];
-    let Op::Slice { starts, .. } = &node.op else { return None };
-    let of = original(graph, makers, node.inputs[0]);
-    let (whole, own) = (graph.ty(of), graph.ty(value));
-    let others = (0..whole.dims.len()).filter(|&dim| dim != axis);
-    let across = others.into_iter().all(|dim| starts.get(dim) == Some(&0) && own.dims.get(dim) == whole.dims.get(dim));
-    let Dim::Fixed(size) = *own.dims.get(axis)? else { return None };
-    let start = *starts.get(axis)?;
-    let alike = across && whole.element == own.element && node.then.is_empty();
-    Some(Part { of, start, end: start.checked_add(size)? }).filter(|_| alike)
 }
 
 #[cfg(test)]
