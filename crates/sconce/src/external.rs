@@ -86,6 +86,25 @@ impl External {
         all.flat_map(move |all| [&all[..bytes.min(all.len())], &all[all.len().saturating_sub(bytes)..]])
     }
 
+    /// The files.
+    #[cfg(feature = "engine")]
+    pub(crate) fn files(&self) -> impl Iterator<Item = &FileBytes> {
+        self.files.iter().map(|(_, bytes)| bytes)
+    }
+
+    /// Names and bytes of all entries, file by file, in the order of their names.
+    #[cfg(feature = "engine")]
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.files.iter().flat_map(|(file, bytes)| {
+            let mut places: Vec<_> = file.places.iter().collect();
+            places.sort_unstable();
+            places.into_iter().filter_map(|(name, &index)| {
+                let Range { start, end } = file.ranges[index].clone();
+                Some((name.as_str(), bytes.load(start, end.saturating_sub(start), Part::Constant)?))
+            })
+        })
+    }
+
     /// The file of an entry, and its number there.
     fn entry(&self, entry: u32) -> Option<(&Index, &FileBytes, usize)> {
         let mut index = usize::try_from(entry).ok()?;

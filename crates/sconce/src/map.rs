@@ -38,7 +38,10 @@ pub(crate) enum FileBytes {
 /// A file that is mapped.
 pub(crate) struct Mapped {
     pub(crate) map: memmap2::Mmap,
-    #[cfg_attr(not(unix), expect(dead_code, reason = "read where files can be read at a place"))]
+    #[cfg_attr(
+        not(any(unix, feature = "engine")),
+        expect(dead_code, reason = "read where files can be read at a place")
+    )]
     file: File,
     /// How often somebody was about to read something.
     wishes: AtomicUsize,
@@ -91,6 +94,14 @@ impl FileBytes {
     /// Copies bytes to where they are aligned.
     pub(crate) fn from_bytes(bytes: &[u8]) -> io::Result<Self> {
         Buffer::copy_of(bytes).map(Self::Copied).ok_or(io::ErrorKind::OutOfMemory.into())
+    }
+
+    /// When the file was last written, in nanoseconds, as far as that is known.
+    #[cfg(feature = "engine")]
+    pub(crate) fn written(&self) -> Option<u128> {
+        let Self::Mapped(mapped) = self else { return None };
+        let time = mapped.file.metadata().ok()?.modified().ok()?;
+        time.duration_since(std::time::UNIX_EPOCH).ok().map(|time| time.as_nanos())
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

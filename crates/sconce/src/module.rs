@@ -188,6 +188,12 @@ impl Module {
         &self.shared.external
     }
 
+    /// The program's file.
+    #[cfg(feature = "pack")]
+    pub(crate) fn file(&self) -> &FileBytes {
+        &self.shared.loader
+    }
+
     /// What the delegates and planned calls of a method have packed so far.
     #[cfg(feature = "pack")]
     pub(crate) fn packed(&self, method: &str, sink: &mut dyn FnMut(&str, &[u8])) -> Result<(), Error> {

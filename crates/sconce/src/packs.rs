@@ -3,7 +3,7 @@
 //! Kernels take weights in an order of their own, so the first run of a program puts them into it, in memory that the
 //! system must clear first: on the way to a first output that is often most of the time. `Options::pack` does it once and
 //! for all. The result is a data file (`.ptd`) with the weights of every layer under a name made from the graph, the
-//! instruction set and the options that decide the order, and a digest of the program. A load of `MODEL.pte` finds it
+//! instruction set and the options that decide the order, and the program's [`Identity`]. A load of `MODEL.pte` finds it
 //! as `MODEL.packed.ptd`, maps it, and layers use their weights where they are. A file of another program, or of an older
 //! version of it, is passed over with a warning; layers that are not in the file are packed as always.
 
@@ -31,22 +31,68 @@ pub fn packed_beside(program: &Path) -> PathBuf {
     program.with_extension("packed.ptd")
 }
 
-/// The parts of a program that tell it from others: everything but its data, and samples of that: some all over the file, the
-/// first bytes of every constant, and the first and last of every segment. Segments that are named after their content need
-/// none of their own.
-fn samples(program: Program<'_>) -> Vec<Range<u64>> {
+/// What tells programs apart. Reading all of a program would take longer than its first run, so a program that was not
+/// written to since its weights were packed is known by samples. One that was, or that came from elsewhere, is read, but for
+/// data that are named after their content.
+struct Identity {
+    /// A digest of its samples and its size.
+    samples: u128,
+    /// A digest of when it and its data files were last written, if the system says so.
+    written: Option<u128>,
+}
+
+impl Identity {
+    fn of(program: Program<'_>, file: &FileBytes, external: &External, samples: &[Range<u64>]) -> Self {
+        let mut hasher = Xxh3::new();
+        let known = [file].into_iter().chain(external.files()).all(|file| match file.written() {
+            Some(time) => {
+                hasher.update(&time.to_le_bytes());
+                true
+            }
+            None => false,
+        });
+        Self { samples: digest(program, external, samples), written: known.then(|| hasher.digest128()) }
+    }
+
+    /// As an entry of the file: the two digests, and the one of everything.
+    fn write(&self, all: u128) -> [u8; 48] {
+        let mut bytes = [0; 48];
+        let digests = [self.samples, self.written.unwrap_or(all), all];
+        bytes
+            .chunks_exact_mut(16)
+            .zip(digests)
+            .for_each(|(bytes, digest)| bytes.copy_from_slice(&digest.to_le_bytes()));
+        bytes
+    }
+
+    /// Whether an entry is of this program, whose digest of everything is made if it is needed.
+    fn is(&self, entry: &[u8; 48], all: impl FnOnce() -> u128) -> bool {
+        let is = |digest: u128, at: usize| entry[at..at + 16] == digest.to_le_bytes();
+        is(self.samples, 0) && (self.written.is_some_and(|written| is(written, 16)) || is(all(), 32))
+    }
+}
+
+/// Segments of a program, and whether each is named after its content.
+fn segments(program: Program<'_>) -> impl Iterator<Item = (u32, Range<u64>, bool)> {
     let file = program.file();
+    let named = file.program().named_data().iter().filter(|data| data.key().is_some_and(is_digest));
+    let named: HashSet<u32> = named.map(|data| data.segment_index()).collect();
+    let segments = 0..u32::try_from(file.program().segments().len()).unwrap_or(u32::MAX);
+    segments.filter_map(move |index| Some((index, file.segment(index)?, named.contains(&index))))
+}
+
+/// The parts of a program that are looked at in any case: everything but its data, and samples of that: some all over the
+/// file, the first bytes of every constant, and the first and last of every segment. Segments that are named after their
+/// content need none of their own.
+fn samples(program: Program<'_>) -> Vec<Range<u64>> {
     let mut samples = Vec::new();
     let head = program.header().program_size;
     samples.push(0..head);
-    let named = file.program().named_data().iter().filter(|data| data.key().is_some_and(is_digest));
-    let named: HashSet<u32> = named.map(|data| data.segment_index()).collect();
-    let constants = file.program().constant_segment();
-    let segments = 0..u32::try_from(file.program().segments().len()).unwrap_or(u32::MAX);
+    let constants = program.file().program().constant_segment();
     let mut end = head;
-    for (index, segment) in segments.filter_map(|index| Some((index, file.segment(index)?))) {
+    for (index, segment, named) in segments(program) {
         end = end.max(segment.end);
-        if !named.contains(&index) {
+        if !named {
             let own = constants.filter(|constants| constants.segment_index() == index);
             let offsets = own.into_iter().flat_map(|constants| constants.offsets().iter());
             let starts = offsets.chain([0]).filter_map(|offset| segment.start.checked_add(offset));
@@ -74,7 +120,19 @@ fn payloads(program: Program<'_>) -> Vec<Range<u64>> {
     payloads.collect()
 }
 
-/// Tells programs apart without reading all of them.
+/// A digest of all data that are not named after their content.
+fn digest_of_all(program: Program<'_>, external: &External) -> u128 {
+    let (mut hasher, loader) = (Xxh3::new(), program.loader());
+    for (_, segment, _) in segments(program).filter(|(_, _, named)| !named) {
+        let length = segment.end.saturating_sub(segment.start);
+        hasher.update(loader.load(segment.start, length, Part::Constant).unwrap_or_default());
+        loader.release(segment.start, length);
+    }
+    external.entries().filter(|(name, _)| !is_digest(name)).for_each(|(_, bytes)| hasher.update(bytes));
+    hasher.digest128()
+}
+
+/// A digest of the samples and the size of a program, and of its data files.
 fn digest(program: Program<'_>, external: &External, samples: &[Range<u64>]) -> u128 {
     let (mut hasher, loader) = (Xxh3::new(), program.loader());
     for sample in samples {
@@ -129,17 +187,18 @@ impl Found {
         let mut ahead = Ahead::default();
         packs.take_ahead(&options.engine(1).packed_prefix(), &mut ahead);
         ahead.fetch();
-        match packs.find(PACKED).and_then(|entry| packs.bytes(entry)) {
-            Some(found) if *found == digest(program, external, &samples).to_le_bytes() => Ok(packs),
-            Some(_) => Err(reason(&"its weights were packed from another version of the program")),
-            None => Err(reason(&"it holds no weights in the order that this version takes them")),
+        let entry = packs.find(PACKED).and_then(|entry| packs.bytes(entry)).and_then(|bytes| bytes.as_array());
+        let entry = entry.ok_or_else(|| reason(&"it holds no weights in the order that this version takes them"))?;
+        match Identity::of(program, file, external, &samples).is(entry, || digest_of_all(program, external)) {
+            true => Ok(packs),
+            false => Err(reason(&"its weights were packed from another version of the program")),
         }
     }
 }
 
 #[cfg(feature = "pack")]
 mod write {
-    use super::{PACKED, digest, samples};
+    use super::{Identity, PACKED, digest_of_all, samples};
     use crate::{Error, Input, Module, Options, Source, Tensor, instruction_sets};
     use sconce_core::ValueInfo;
     use sconce_format::ptd::model::{Data, Entry};
@@ -159,8 +218,9 @@ mod write {
                 let module = options.load(source.clone())?;
                 if data.entries.is_empty() {
                     let program = module.program();
-                    let digest = digest(program, module.external(), &samples(program));
-                    data.entries.push(entry(PACKED, &digest.to_le_bytes()));
+                    let external = module.external();
+                    let identity = Identity::of(program, module.file(), external, &samples(program));
+                    data.entries.push(entry(PACKED, &identity.write(digest_of_all(program, external))));
                 }
                 for method in module.methods() {
                     run_on_zeros(&module, &method)?;

@@ -107,7 +107,7 @@ fn files_of_other_programs_and_broken_ones_are_passed_over() {
 
 /// Constants of operators have no names that would tell.
 #[test]
-fn another_start_of_any_constant_is_another_program() {
+fn another_byte_of_any_constant_is_another_program() {
     let copy = Copy::of("../mlp.pte", "constants");
     copy.pack();
     let original = fs::read(&copy.program).unwrap();
@@ -116,15 +116,33 @@ fn another_start_of_any_constant_is_another_program() {
     let file = module.program().file();
     let constants = file.program().constant_segment().unwrap();
     let segment = file.segment(constants.segment_index()).unwrap();
-    let starts: Vec<u64> = constants.offsets().iter().skip(1).map(|offset| segment.start + offset).collect();
+    let mut starts: Vec<u64> = constants.offsets().iter().skip(1).map(|offset| segment.start + offset).collect();
     assert_eq!(starts.len(), 4, "two layers of weights and biases");
+    starts.push(segment.end);
     drop(module);
-    for start in starts {
-        let mut changed = original.clone();
-        changed[usize::try_from(start).unwrap()] ^= 1;
-        fs::write(&copy.program, changed).unwrap();
-        let (_, warnings) = copy.run(Options::new());
-        assert!(warnings.len() == 1 && warnings[0].contains("another version"), "{warnings:?} at {start}");
+    for ends in starts.windows(2) {
+        for at in [ends[0], ends[0].midpoint(ends[1]), ends[1] - 1] {
+            let mut changed = original.clone();
+            changed[usize::try_from(at).unwrap()] ^= 1;
+            fs::write(&copy.program, changed).unwrap();
+            let (_, warnings) = copy.run(Options::new());
+            assert!(warnings.len() == 1 && warnings[0].contains("another version"), "{warnings:?} at {at}");
+        }
+    }
+}
+
+/// Who installs a program and its packed weights elsewhere gives them other times.
+#[test]
+fn copies_of_a_program_are_the_same_program() {
+    for name in ["../mlp.pte", "xnnpack_conv.pte"] {
+        let (copy, elsewhere) = (Copy::of(name, "here"), Copy::of(name, "elsewhere"));
+        copy.pack();
+        fs::copy(copy.packed(), elsewhere.packed()).unwrap();
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(5);
+        fs::File::options().write(true).open(&elsewhere.program).unwrap().set_modified(later).unwrap();
+        assert_eq!(elsewhere.run(Options::new()), copy.run(Options::new()));
+        assert!(elsewhere.run(Options::new()).1.is_empty());
+        assert!(elsewhere.run(Options::new().copy(true)).1.is_empty());
     }
 }
 
