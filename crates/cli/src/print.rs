@@ -97,11 +97,14 @@ pub(crate) fn bytes(count: u64) -> String {
     }
 }
 
+/// Widest column that is aligned: formats take no more.
+const WIDEST: usize = u16::MAX as usize;
+
 /// Rows with aligned columns; those of `right` lean to the right.
 pub(crate) fn table(out: &mut dyn Write, indent: &str, rows: &[Vec<String>], right: &[usize]) -> io::Result<()> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0).min(WIDEST)).collect();
     for row in rows {
         let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match right.contains(&column) {
             true => format!("{cell:>width$}"),

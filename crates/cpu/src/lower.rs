@@ -13,7 +13,7 @@ pub(crate) fn lower(graph: &mut Graph, constants: &dyn Constants) {
     passes::fold_pads(graph);
     passes::fold_affine(graph, constants);
     // Limits of quantised products belong to them, whether or not the products are computed in bytes.
-    passes::fuse_steps(graph, |node| is_product(node) && node.then.is_empty());
+    passes::fuse_steps(graph, |node, _| is_product(node) && node.then.is_empty());
     passes::compute_in_float(graph, takes_as_it_is);
     passes::drop_narrowing(graph);
     passes::fold_numbers(graph, constants);
@@ -21,8 +21,8 @@ pub(crate) fn lower(graph: &mut Graph, constants: &dyn Constants) {
     passes::simplify_transposes(graph);
     passes::find_safe_softmax(graph);
     passes::find_attention(graph);
-    passes::fuse_steps(graph, takes_another_step);
-    passes::join_conversions(graph);
+    passes::fuse_steps(graph, takes_more_steps);
+    passes::join_conversions(graph, MOST_AFTER);
     passes::simplify_concats(graph);
     graph.compact();
     debug_assert_eq!(sconce_graph::verify(graph), Ok(()));
@@ -32,8 +32,8 @@ fn is_product(node: &Node) -> bool {
     matches!(node.op, Op::Conv2d { .. } | Op::ConvTranspose2d { .. } | Op::DepthwiseConv2d { .. } | Op::Linear { .. })
 }
 
-/// Whether a node can have one more step after it.
-fn takes_another_step(node: &Node) -> bool {
+/// Whether a node can have so many more steps after it.
+fn takes_more_steps(node: &Node, more: usize) -> bool {
     let alone = matches!(
         node.op,
         Op::Compare { .. }
@@ -48,7 +48,7 @@ fn takes_another_step(node: &Node) -> bool {
             | Op::Copy
             | Op::ArgMaxPool2d { .. }
     );
-    !alone && node.then.len() < MOST_AFTER
+    !alone && node.then.len() + more <= MOST_AFTER
 }
 
 /// Whether there is a step for the node with the elements it has.

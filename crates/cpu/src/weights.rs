@@ -28,6 +28,9 @@ pub(crate) fn check(graph: &Graph, constants: &dyn Constants) -> Result<(), Stri
         let count = element_count(&ty.sizes()).ok_or_else(|| format!("%{index} of type {ty} is too large"))?;
         let mut wanted = Vec::new();
         if let Some(id) = graph.as_constant(ValueId(index as u32)) {
+            if let Some(Quantized { scheme: Scheme::PerToken { .. }, .. }) = ty.quantized() {
+                return Err(format!("the constant %{index} is of type {ty}, whose scales are found at run time"));
+            }
             wanted.push((id, stored_bytes(&ty.element, &ty.sizes(), count)));
         }
         if let Some(id) = ty.scales() {

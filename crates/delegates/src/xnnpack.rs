@@ -64,6 +64,10 @@ fn apply(options: Options, option: &RuntimeOption<'_>) -> Option<Options> {
     match (option.key, option.value) {
         ("exact", OptionValue::Bool(exact)) => Some(Options { exact: options.exact || exact, ..options }),
         ("instructions", OptionValue::Str(name)) => options.with_instructions(name),
+        ("memory_limit", OptionValue::Int(bytes)) => {
+            let memory = usize::try_from(bytes).map_or(options.memory, |bytes| bytes.min(options.memory));
+            Some(Options { memory, ..options })
+        }
         _ => Some(options),
     }
 }

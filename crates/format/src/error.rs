@@ -190,6 +190,7 @@ rules! {
     InstructionEmpty "the step says nothing (kind #)",
     BackendIdMissing "the delegate has no backend id",
     PayloadReferenceMissing "the delegate does not say where its payload is",
+    PayloadsShared "payloads that its delegates share come to # bytes in all, where # are the most",
     InlinePayload "the delegate's payload is inline data #, but there are #",
     SegmentIndex "it refers to segment #, but there are # segments",
     SegmentOutside "it ends at byte #, but the file has # bytes",

@@ -45,7 +45,7 @@ pub fn contiguous_strides(shape: &[usize]) -> [usize; MAX_RANK] {
     let mut step = 1;
     for (d, size) in shape.iter().enumerate().rev() {
         strides[d] = step;
-        step *= size;
+        step = usize::saturating_mul(step, *size);
     }
     strides
 }

@@ -69,7 +69,7 @@ impl<const N: usize> Broadcast<N> {
                     "{operand:?} does not broadcast to {shape:?}"
                 );
                 strides[missing + d] = if operand[d] == 1 { 0 } else { step };
-                step *= operand[d];
+                step = usize::saturating_mul(step, operand[d]);
             }
         }
         let mut slices: [&[usize]; N] = [&[]; N];

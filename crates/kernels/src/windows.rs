@@ -2,13 +2,16 @@
 //!
 //! A line of output pixels combines, tap by tap, with pixels of an input line: loops over channels, or over the whole line
 //! where windows are one step apart. They vectorise, and the output line stays in the first-level cache. What lies outside
-//! the image takes no part.
+//! the image takes no part. Windows that are wider than any image at hand go pixel by pixel, through taps inside alone.
 use crate::element::Number;
 use crate::isa::Isa;
 use crate::map::worth;
 use crate::split;
 use core::ops::Range;
 use sconce_parallel::Parallel;
+
+/// Widest window whose taps are all looked at, also those that are outside of the image everywhere.
+const WIDEST: usize = 256;
 
 /// The geometry of windows over `[batch, height, width, channels]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +85,7 @@ impl Windows {
 
     /// Threads, if the windows are worth them.
     fn worth<'p>(&self, par: &'p dyn Parallel, outputs: usize) -> &'p dyn Parallel {
-        worth(par, outputs.saturating_mul(self.kernel[0] * self.kernel[1]))
+        worth(par, outputs.saturating_mul(self.kernel[0].saturating_mul(self.kernel[1])))
     }
 }
 
@@ -131,15 +134,28 @@ fn combine<T: Number>(
                 let (image, y) = (line / windows.output[0], line % windows.output[0]);
                 let (rows, top) = windows.covered(0, y);
                 out.chunks_mut(pixel).for_each(|out| out[..channels].fill(start));
-                for (row, tap) in rows.clone().flat_map(|row| (0..windows.kernel[1]).map(move |tap| (row, tap))) {
+                for row in rows.clone() {
                     let row = image * windows.input[0] + top + (row - rows.start) * windows.dilation[0];
-                    let (columns, first) = windows.reached(tap);
-                    let (from, end) = (&x[row * len..], out.len().min(columns.end * pixel));
-                    let out = &mut out[(columns.start * pixel).min(end)..end];
-                    let (run, taken) = if by_lines { (out.len(), out.len()) } else { (pixel, channels) };
-                    for (index, out) in out.chunks_mut(run.max(1)).enumerate() {
-                        let from = &from[(first + index * windows.stride[1]) * from_pixel..][..taken];
-                        out[..taken].iter_mut().zip(from).for_each(|(out, x)| *out = step(*out, *x));
+                    let from = &x[row * len..];
+                    if windows.kernel[1] > WIDEST {
+                        for (at, out) in out.chunks_mut(pixel).enumerate() {
+                            let (taps, first) = windows.covered(1, at);
+                            for tap in 0..taps.len() {
+                                let from = &from[(first + tap * windows.dilation[1]) * from_pixel..][..channels];
+                                out[..channels].iter_mut().zip(from).for_each(|(out, x)| *out = step(*out, *x));
+                            }
+                        }
+                        continue;
+                    }
+                    for tap in 0..windows.kernel[1] {
+                        let (columns, first) = windows.reached(tap);
+                        let end = out.len().min(columns.end * pixel);
+                        let out = &mut out[(columns.start * pixel).min(end)..end];
+                        let (run, taken) = if by_lines { (out.len(), out.len()) } else { (pixel, channels) };
+                        for (index, out) in out.chunks_mut(run.max(1)).enumerate() {
+                            let from = &from[(first + index * windows.stride[1]) * from_pixel..][..taken];
+                            out[..taken].iter_mut().zip(from).for_each(|(out, x)| *out = step(*out, *x));
+                        }
                     }
                 }
                 for (x, out) in out.chunks_mut(pixel).enumerate() {
@@ -229,6 +245,7 @@ mod tests {
             Windows { channels: 64, dilation: [2, 3], ..plain },
             Windows { padding: [2, 1], stride: [1, 3], output: [9, 3], ..plain },
             Windows { padding: [1, 1], stride: [1, 1], output: [7, 7], ..plain },
+            Windows { kernel: [3, 300], padding: [0, 297], stride: [2, 1], output: [3, 6], ..plain },
         ] {
             let (len, channels) = (2 * windows.output[0] * windows.output[1] * windows.channels, windows.channels);
             let x = Random::new(5).floats(2 * 42 * channels);

@@ -11,6 +11,7 @@
 use crate::buffer::Buffer;
 use sconce_core::{KernelId, Method, Registry};
 use sconce_format::pte::{InstructionArguments, KernelTypes, Tensor};
+use std::cell::OnceCell;
 use std::ops::Range;
 
 /// Results start at multiples of this.
@@ -139,6 +140,8 @@ struct Analysis<'a> {
     uses: Vec<Uses>,
     /// Planned memory of the tensors that no instruction writes.
     unwritten: Vec<(u32, Range<u64>)>,
+    /// By value: whether it is the same in every run. Many calls may ask for one long list.
+    constants: Vec<OnceCell<bool>>,
 }
 
 impl<'a> Analysis<'a> {
@@ -149,7 +152,8 @@ impl<'a> Analysis<'a> {
             _ => None,
         });
         let unwritten = memory.collect();
-        Self { method, uses, unwritten }
+        let constants = vec![OnceCell::new(); uses.len()];
+        Self { method, uses, unwritten, constants }
     }
 
     fn value(&self, index: usize) -> KernelTypes<'a> {
@@ -175,6 +179,10 @@ impl<'a> Analysis<'a> {
 
     /// Whether a value is the same in every run.
     fn is_constant(&self, index: usize) -> bool {
+        self.constants.get(index).is_some_and(|known| *known.get_or_init(|| self.stays(index)))
+    }
+
+    fn stays(&self, index: usize) -> bool {
         self.is_unwritten(index)
             && match self.value(index) {
                 KernelTypes::Tensor(tensor) => tensor.is_constant(),

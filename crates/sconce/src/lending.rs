@@ -12,8 +12,9 @@ use sconce_format::flatbuf::Scalars;
 use sconce_format::pte::{InstructionArguments, KernelTypes};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A bound on comparisons, far above what real programs need.
+/// Bounds on comparisons and on arguments of calls, lists opened, far above what real programs need.
 const MOST_COMPARISONS: usize = 10_000_000;
+const MOST_TOUCHED: usize = 200_000;
 
 /// A method with what was decided for it.
 pub(crate) struct Decided<'a> {
@@ -49,10 +50,11 @@ impl Decided<'_> {
         let changed: BTreeSet<_> = touched.iter().filter(|touch| touch.how != Touch::Reads).map(|t| t.value).collect();
         let mut first = BTreeMap::new();
         touched.iter().for_each(|touch| _ = first.entry(touch.value).or_insert(touch.how));
-        if inputs.len().saturating_mul(first.len()) > MOST_COMPARISONS {
+        let outputs: Vec<_> = plan.outputs().iter().filter_map(|index| usize::try_from(index).ok()).collect();
+        let others = first.len().saturating_add(outputs.len()).saturating_add(inputs.len());
+        if inputs.len().saturating_mul(others) > MOST_COMPARISONS {
             return Vec::new();
         }
-        let outputs: Vec<_> = plan.outputs().iter().filter_map(|index| usize::try_from(index).ok()).collect();
         let lent = |&input: &usize| {
             let seen = inputs.iter().filter(|&&other| other == input).count() > 1 || outputs.contains(&input);
             let others = first.keys().chain(&outputs).filter(|other| first.get(other) != Some(&Touch::Makes));
@@ -120,6 +122,7 @@ impl Decided<'_> {
                 }
                 _ => {}
             }
+            (touched.len() <= MOST_TOUCHED).then_some(())?;
         }
         Some(())
     }

@@ -123,10 +123,19 @@ fn payloads(program: Program<'_>) -> Vec<Range<u64>> {
 /// A digest of all data that are not named after their content.
 fn digest_of_all(program: Program<'_>, external: &External) -> u128 {
     let (mut hasher, loader) = (Xxh3::new(), program.loader());
-    for (_, segment, _) in segments(program).filter(|(_, _, named)| !named) {
-        let length = segment.end.saturating_sub(segment.start);
-        hasher.update(loader.load(segment.start, length, Part::Constant).unwrap_or_default());
-        loader.release(segment.start, length);
+    let unnamed = segments(program).filter(|(_, segment, named)| !named && !segment.is_empty());
+    let mut parts: Vec<Range<u64>> = unnamed.map(|(_, segment, _)| segment).collect();
+    // Segments may overlap: bytes are read once.
+    parts.sort_unstable_by_key(|part| (part.start, part.end));
+    parts.dedup_by(|next, part| {
+        let joins = next.start <= part.end;
+        part.end = if joins { part.end.max(next.end) } else { part.end };
+        joins
+    });
+    for part in parts {
+        let length = part.end - part.start;
+        hasher.update(loader.load(part.start, length, Part::Constant).unwrap_or_default());
+        loader.release(part.start, length);
     }
     external.entries().filter(|(name, _)| !is_digest(name)).for_each(|(_, bytes)| hasher.update(bytes));
     hasher.digest128()

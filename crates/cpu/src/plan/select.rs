@@ -304,13 +304,14 @@ impl Site<'_> {
         let (a_batch, &[m, k]) = self.input(0).split_last_chunk()?;
         let (b_batch, &[_, n]) = self.input(1).split_last_chunk()?;
         let (batch, _) = self.output().split_last_chunk::<2>()?;
-        let count = element_count(batch)?;
+        let count = if element_count(self.output())? == 0 { 0 } else { element_count(batch)? };
         let after = self.after(2);
         // One right operand for all: the left matrices are one tall matrix.
         if element_count(b_batch)? == 1 && element_count(a_batch)? == count {
             let m = count.checked_mul(m)?;
             return self.product(MatMul { m, n, k, transposed: false, pairs: vec![(0, 0)], bias: false, after });
         }
+        count.checked_mul(size_of::<(usize, usize)>()).filter(|bytes| *bytes <= self.options.memory)?;
         let pairs = (0..count).map(|index| (source(index, batch, a_batch), source(index, batch, b_batch))).collect();
         self.product(MatMul { m, n, k, transposed: false, pairs, bias: false, after })
     }

@@ -5,6 +5,7 @@
 //! without planned memory count as memory of their own.
 
 use sconce_core::Method;
+use sconce_format::flatbuf::Scalars;
 use sconce_format::pte::{InstructionArguments, KernelTypes, Tensor};
 use std::ops::Range;
 
@@ -12,6 +13,8 @@ use std::ops::Range;
 /// program comes near.
 const MOST_STEPS: usize = 10_000;
 const MOST_VALUES: usize = 100_000;
+/// Arguments of all calls, lists opened: many calls may name one long list.
+const MOST_ARGUMENTS: usize = 1_000_000;
 /// Comparisons of tensors that nobody writes with those that somebody does.
 const MOST_VIEWS: usize = 50_000_000;
 
@@ -79,6 +82,10 @@ pub(super) struct Flow<'a> {
     has_jumps: bool,
     /// Memory that keeps its content from run to run.
     kept: Vec<Bytes>,
+    /// Values that the method returns, each once.
+    returned: Vec<u32>,
+    /// Arguments that may follow.
+    room: usize,
 }
 
 impl<'a> Flow<'a> {
@@ -107,6 +114,8 @@ impl<'a> Flow<'a> {
             targets: vec![false; chain.instructions().len() + 1],
             has_jumps: false,
             kept: Vec::new(),
+            returned: once(plan.outputs()),
+            room: MOST_ARGUMENTS,
         };
         for (instruction, index) in chain.instructions().iter().zip(0u32..) {
             let mut step = flow.step(instruction.instr_args(), callee, outputs)?;
@@ -144,7 +153,7 @@ impl<'a> Flow<'a> {
                     self.wander(view, base);
                 }
                 let callee = callee(op)?;
-                self.sort_arguments(&mut step, &args, callee.writes, name.ends_with("out"));
+                self.sort_arguments(&mut step, &args, callee.writes, name.ends_with("out"))?;
                 step.call = callee.standard.then_some((Target::Operator(op), args));
             }
             InstructionArguments::DelegateCall(call) => {
@@ -175,11 +184,12 @@ impl<'a> Flow<'a> {
     }
 
     /// Parts the arguments of a call, lists opened, into what is read and what is written.
-    fn sort_arguments(&self, step: &mut Step, args: &[u32], writes: u32, overwrites: bool) {
+    fn sort_arguments(&mut self, step: &mut Step, args: &[u32], writes: u32, overwrites: bool) -> Option<()> {
         // The last argument is the result, which is one of those before or a number that is set.
         for (position, &arg) in args.iter().enumerate() {
             let written = position < 32 && writes >> position & 1 != 0;
             let numbers = self.members(arg);
+            self.room = self.room.checked_sub(numbers.len())?;
             match written {
                 true if overwrites => step.writes.extend(numbers),
                 true => {
@@ -190,6 +200,7 @@ impl<'a> Flow<'a> {
                 false => step.reads.extend(numbers),
             }
         }
+        Some(())
     }
 
     /// A value, or the values of a list.
@@ -222,10 +233,10 @@ impl<'a> Flow<'a> {
 
     /// Planned memory whose content a run finds as the last one left it.
     fn kept_memory(&self, tensors: &[Option<Tensor<'a>>]) -> Vec<Bytes> {
-        let inputs: Vec<_> = self.method.plan().inputs().iter().filter_map(|index| u32::try_from(index).ok()).collect();
+        let inputs = once(self.method.plan().inputs());
         let kept = tensors.iter().zip(0u32..).filter(|(tensor, value)| {
             let starts = tensor.is_some_and(|tensor| tensor.data_buffer_idx() > 0 || tensor.is_external());
-            starts || !self.is_changed(*value) && !inputs.contains(value) && !self.is_view(*value)
+            starts || !self.is_changed(*value) && inputs.binary_search(value).is_err() && !self.is_view(*value)
         });
         kept.flat_map(|(_, value)| self.memory[index_of(value)].iter().cloned()).collect()
     }
@@ -264,8 +275,7 @@ impl<'a> Flow<'a> {
     pub(super) fn reads_after(&self, bytes: &Bytes, steps: Range<usize>) -> Vec<Bytes> {
         let memory = |value: u32| self.memory.get(index_of(value)).into_iter().flatten();
         let touched = |value: u32| memory(value).filter(|other| other.overlaps(bytes)).cloned();
-        let returned = self.method.plan().outputs();
-        let returned = returned.iter().filter_map(|index| u32::try_from(index).ok()).flat_map(touched);
+        let returned = self.returned.iter().copied().flat_map(touched);
         if self.has_jumps {
             let outside = self.steps.iter().enumerate().filter(|(index, _)| !steps.contains(index));
             let reads = outside.flat_map(|(_, step)| step.reads.iter().copied()).flat_map(touched);
@@ -284,6 +294,14 @@ impl<'a> Flow<'a> {
         found.extend(returned.filter(|read| !stale(&over, read)));
         found
     }
+}
+
+/// Numbers of values, each once, in rising order.
+fn once(values: Scalars<'_, i32>) -> Vec<u32> {
+    let mut values: Vec<_> = values.iter().filter_map(|index| u32::try_from(index).ok()).collect();
+    values.sort_unstable();
+    values.dedup();
+    values
 }
 
 fn index_of(value: u32) -> usize {

@@ -145,10 +145,10 @@ impl Importer<'_> {
         if missing.is_empty() {
             return Ok(Vec::new());
         }
-        let outside = |value: &ValueId| externs.iter().any(|(id, _)| id == value);
+        let outside: HashSet<ValueId> = externs.iter().map(|(id, _)| *id).collect();
         let read: HashSet<ValueId> = self.graph.nodes.iter().flat_map(|node| node.inputs.iter().copied()).collect();
         let results = self.graph.nodes.iter().flat_map(|node| node.outputs.iter().copied());
-        let unread: Vec<_> = results.filter(|value| !read.contains(value) && !outside(value)).collect();
+        let unread: Vec<_> = results.filter(|value| !read.contains(value) && !outside.contains(value)).collect();
         if unread.len() != missing.len() {
             let results = unread.len();
             return Err(format!("no value has the external ids {missing:?}, and {results} results are left for them"));

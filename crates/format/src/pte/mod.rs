@@ -98,6 +98,16 @@ pub enum Payload<'a> {
     Segment(Range<u64>),
 }
 
+impl Payload<'_> {
+    /// Its bytes.
+    fn len(&self) -> u64 {
+        match self {
+            Self::Inline(bytes) => bytes.len() as u64,
+            Self::Segment(range) => range.end.saturating_sub(range.start),
+        }
+    }
+}
+
 /// A program file.
 #[derive(Clone, Copy, Debug)]
 pub struct File<'a> {

@@ -10,6 +10,11 @@ use crate::{Error, Place, Rule, ScalarType};
 
 type Checked = Result<(), Error>;
 
+/// How many times the file the payloads of a method's delegates may be, and what they may be in any case. Delegates share
+/// payloads that are alike, but each is imported for itself.
+const MOST_SHARED: u64 = 16;
+const FEW_SHARED: u64 = 64 << 20;
+
 /// Positions in messages; files cannot hold more than 32 bits' worth of anything.
 pub(crate) fn number(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
@@ -40,7 +45,7 @@ pub(super) fn check(file: File<'_>, file_size: u64) -> Checked {
         index(place, Rule::SegmentIndex, i64::from(named.segment_index()), program.segments().len())?;
     }
     ensure(program.execution_plan().is_present(), Place::File, Rule::PlansMissing)?;
-    program.execution_plan().iter().enumerate().try_for_each(|(i, plan)| method(file, plan, number(i)))
+    program.execution_plan().iter().enumerate().try_for_each(|(i, plan)| method(file, plan, number(i), file_size))
 }
 
 fn segments(file: File<'_>, file_size: u64) -> Checked {
@@ -71,7 +76,7 @@ fn segments(file: File<'_>, file_size: u64) -> Checked {
     Ok(())
 }
 
-fn method(file: File<'_>, plan: ExecutionPlan<'_>, method: u32) -> Checked {
+fn method(file: File<'_>, plan: ExecutionPlan<'_>, method: u32, file_size: u64) -> Checked {
     let place = Place::Method(method);
     ensure(plan.name().is_some(), place, Rule::NameMissing)?;
     ensure(plan.values().is_present(), place, Rule::ValuesMissing)?;
@@ -93,8 +98,14 @@ fn method(file: File<'_>, plan: ExecutionPlan<'_>, method: u32) -> Checked {
     for value in 0..count {
         self::value(file, plan, value, Place::Value { method, value: number(value) })?;
     }
+    let mut payloads = 0u64;
     for (i, delegate) in plan.delegates().iter().enumerate() {
         self::delegate(file, delegate, Place::Delegate { method, delegate: number(i) })?;
+        payloads = payloads.saturating_add(file.delegate_payload(delegate).map_or(0, |payload| payload.len()));
+    }
+    let most = file_size.saturating_mul(MOST_SHARED).max(FEW_SHARED);
+    if payloads > most {
+        return Err(Error::invalid(place, Rule::PayloadsShared, payloads, most));
     }
     plan.chains().iter().enumerate().try_for_each(|(i, chain)| instructions(plan, chain, method, number(i)))
 }

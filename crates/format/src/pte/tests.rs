@@ -143,6 +143,19 @@ fn layout_of_a_file() {
     assert!(view.plan("backward").is_none());
 }
 
+/// A list of delegates takes few bytes, whatever their payload is.
+#[test]
+fn payloads_are_shared_within_reason() {
+    let program = |count: usize| {
+        let delegate = Delegate { backend: "B".into(), payload: vec![7; 1 << 20].into(), inline: false, specs: vec![] };
+        let plan = Plan { delegates: vec![delegate; count], ..Plan::new("f") };
+        Program { plans: vec![plan], ..Program::default() }.write()
+    };
+    assert!(parse(&program(64)).is_ok());
+    let expected = Error::invalid(Place::Method(0), Rule::PayloadsShared, 65 << 20, 64 << 20);
+    assert_eq!(parse(&program(65)).err(), Some(expected));
+}
+
 #[test]
 fn inline_constants_are_found() {
     let file = Program { inline_constants: true, ..sample() }.write();

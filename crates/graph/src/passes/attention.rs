@@ -13,6 +13,9 @@ use sconce_format::ScalarType;
 
 const ONE: Dim = Dim::Fixed(1);
 
+/// Most nodes that are passed over between those of a pattern.
+const FAR: usize = 32;
+
 /// Makes one operation of each; answers how many.
 pub fn find_attention(graph: &mut Graph) -> usize {
     let mut links = Links::of(graph);
@@ -147,7 +150,7 @@ impl<'a> Around<'a> {
 
     /// The softmax that makes weights for nobody else, and whether it is a safe one.
     fn softmax(&self, mut weights: ValueId) -> Option<(&'a Node, bool)> {
-        loop {
+        for _ in 0..FAR {
             let node = self.alone(weights)?;
             match node.op {
                 Op::Softmax => return Some((node, false)),
@@ -155,6 +158,7 @@ impl<'a> Around<'a> {
                 _ => weights = self.before(node, weights)?,
             }
         }
+        None
     }
 
     /// What a copy, or a reshape that leaves the last two dimensions as they are, is made of.
@@ -178,7 +182,7 @@ impl<'a> Around<'a> {
     }
 
     fn scores(&self, mut value: ValueId) -> Option<Scores<'a>> {
-        loop {
+        for _ in 0..FAR {
             if let Some((product, scale)) = self.scaled(value) {
                 return Some(Scores { product, scale, mask: None });
             }
@@ -191,12 +195,13 @@ impl<'a> Around<'a> {
             }
             value = self.before(node, value)?;
         }
+        None
     }
 
     /// A product that nobody else reads, and the number that multiplies it.
     fn scaled(&self, mut value: ValueId) -> Option<(&'a Node, f32)> {
         let mut scale = 1.0;
-        loop {
+        for _ in 0..FAR {
             let node = self.alone(value)?;
             if node.op == Op::MatMul {
                 return Some((node, scale));
@@ -209,12 +214,14 @@ impl<'a> Around<'a> {
                 None => self.before(node, value)?,
             };
         }
+        None
     }
 
     /// Rows of features from where they lie; with what multiplies them, if `numbers` is true.
     fn rows(&self, mut value: ValueId, mut layout: Layout, numbers: bool) -> Rows {
         let mut scale = 1.0;
-        while let Some(node) = self.maker(value) {
+        for _ in 0..FAR {
+            let Some(node) = self.maker(value) else { break };
             let heads_first = layout == Layout::HeadsFirst;
             value = match (&node.op, factor(node)) {
                 (_, Some((number, x))) if numbers => {
@@ -237,7 +244,7 @@ impl<'a> Around<'a> {
     /// Keys from where they lie, given the right operand of their product with queries.
     fn keys(&self, mut value: ValueId) -> Option<Rows> {
         let mut scale = 1.0;
-        loop {
+        for _ in 0..FAR {
             let node = self.maker(value)?;
             if let Op::Transpose { order } = &node.op {
                 let layout = match order[..] {
@@ -256,6 +263,7 @@ impl<'a> Around<'a> {
                 None => self.regrouped(node, value)?,
             };
         }
+        None
     }
 
     /// Batch, heads, positions and features.
@@ -288,6 +296,7 @@ impl<'a> Around<'a> {
         };
         let mut named = None;
         while made.layout == Layout::HeadsFirst
+            && made.without.len() < FAR
             && let Some((place, node)) = self.reader(made.value, readers)
         {
             let output = node.outputs[0];

@@ -95,16 +95,18 @@ pub fn drop_narrowing(graph: &mut Graph) -> usize {
     replaced.len()
 }
 
-/// Joins a conversion to `float32`, with what follows it, and the conversion that alone reads its result; answers how many
-/// there were. Numbers are the same: nothing is rounded between the two.
-pub fn join_conversions(graph: &mut Graph) -> usize {
+/// Joins a conversion to `float32`, with what follows it, and the conversion that alone reads its result, if no more than `most`
+/// steps follow both; answers how many there were. Numbers are the same: nothing is rounded between the two.
+pub fn join_conversions(graph: &mut Graph, most: usize) -> usize {
     let (makers, counts) = (graph.makers(), graph.read_counts());
     let mut joined = 0;
     for place in 0..graph.nodes.len() {
         let node = &graph.nodes[place];
         let Some(maker) = makers[node.inputs[0].index()].map(|maker| &graph.nodes[maker]) else { continue };
         let conversions = node.op == Op::Convert && maker.op == Op::Convert;
-        let between = graph.ty(node.inputs[0]).element == FLOAT && counts[node.inputs[0].index()] == 1;
+        let between = graph.ty(node.inputs[0]).element == FLOAT
+            && counts[node.inputs[0].index()] == 1
+            && maker.then.len() + node.then.len() <= most;
         if conversions && between && !per_row(graph, node.outputs[0]) && !per_row(graph, maker.inputs[0]) {
             let (inputs, mut then) = (maker.inputs.clone(), maker.then.clone());
             then.extend(&node.then);
@@ -152,7 +154,8 @@ mod tests {
                     %2: q8{scale: 0.25, zero: 2}[4] = convert %1\n\
                     output %2\n";
         let mut graph = crate::parse(text).unwrap();
-        assert_eq!(join_conversions(&mut graph), 1);
+        assert_eq!(join_conversions(&mut graph, 0), 0);
+        assert_eq!(join_conversions(&mut graph, 1), 1);
         graph.compact();
         let expected = "%0: q8{scale: 0.5, zero: 1}[4] = input\n\
                         %1: q8{scale: 0.25, zero: 2}[4] = convert %0 then hard_swish\n\

@@ -10,8 +10,8 @@ use crate::graph::{Graph, Node, Then, ValueId};
 use crate::op::{Combine, Function, Op};
 use crate::types::Element;
 
-/// Fuses where `takes` says that a node can have one more step; answers how many steps moved.
-pub fn fuse_steps(graph: &mut Graph, takes: impl Fn(&Node) -> bool) -> usize {
+/// Fuses where `takes` says that a node can have so many more steps; answers how many nodes moved.
+pub fn fuse_steps(graph: &mut Graph, takes: impl Fn(&Node, usize) -> bool) -> usize {
     let (mut makers, counts) = (graph.makers(), graph.read_counts());
     let mut moved = vec![false; graph.nodes.len()];
     // What is fused stands where its reader was: those that come later find it there, and those before are not concerned.
@@ -35,8 +35,9 @@ pub fn fuse_steps(graph: &mut Graph, takes: impl Fn(&Node) -> bool) -> usize {
 
 impl Around<'_> {
     /// The node that takes over a reader as a further step, and that step.
-    fn step(&self, reader: usize, takes: impl Fn(&Node) -> bool) -> Option<(usize, Then)> {
+    fn step(&self, reader: usize, takes: impl Fn(&Node, usize) -> bool) -> Option<(usize, Then)> {
         let (graph, makers, node) = (self.graph, self.makers, &self.graph.nodes[reader]);
+        let takes = |maker: &Node| takes(maker, 1 + node.then.len());
         let exact = |value: ValueId| matches!(graph.ty(value).element, Element::Plain(_));
         match (&node.op, node.inputs.as_slice()) {
             (Op::Map(limits @ Function::Clamp { .. }), &[x]) if graph.ty(x).quantized().is_some() => {
@@ -60,7 +61,7 @@ impl Around<'_> {
         }
     }
 
-    /// The node with one output that makes a value for one reader, if it takes a further step.
+    /// The node with one output that makes a value for one reader, if it takes what that does.
     fn extended(&self, value: ValueId, takes: impl Fn(&Node) -> bool) -> Option<usize> {
         let place = self.makers[value.index()]?;
         let node = &self.graph.nodes[place];
@@ -83,7 +84,7 @@ mod tests {
                     %6: float32[1, 8] = clamp %5 {low: 0, high: inf}\n\
                     output %6\n";
         let mut graph = crate::parse(text).unwrap();
-        assert_eq!(fuse_steps(&mut graph, |node| matches!(node.op, Op::Linear { .. })), 3);
+        assert_eq!(fuse_steps(&mut graph, |node, _| matches!(node.op, Op::Linear { .. })), 3);
         crate::verify(&graph).unwrap();
         graph.compact();
         let expected = "%0: float32[1, 4] = input\n\
@@ -95,6 +96,19 @@ mod tests {
         assert_eq!(graph.to_string(), expected);
     }
 
+    /// A reader comes with the steps that follow it.
+    #[test]
+    fn no_node_gets_more_steps_than_it_takes() {
+        let text = "%0: float32[4] = input\n\
+                    %1: float32[4] = tanh %0 then clamp {low: 0, high: 1}\n\
+                    %2: float32[4] = tanh %1 then clamp {low: 0, high: 1}\n\
+                    %3: float32[4] = tanh %2 then clamp {low: 0, high: 1}\n\
+                    output %3\n";
+        let mut graph = crate::parse(text).unwrap();
+        assert_eq!(fuse_steps(&mut graph, |node, more| node.then.len() + more <= 4), 1);
+        assert_eq!(graph.nodes.iter().map(|node| node.then.len()).collect::<Vec<_>>(), [3, 1]);
+    }
+
     #[test]
     fn a_result_that_others_read_stays() {
         let text = "%0: float32[4] = input\n\
@@ -102,7 +116,7 @@ mod tests {
                     %2: float32[4] = abs %1\n\
                     output %1, %2\n";
         let mut graph = crate::parse(text).unwrap();
-        assert_eq!(fuse_steps(&mut graph, |_| true), 0);
+        assert_eq!(fuse_steps(&mut graph, |_, _| true), 0);
     }
 
     #[test]
@@ -113,7 +127,7 @@ mod tests {
                     %3: q8{scale: 0.5, zero: 1}[4] = clamp %2 {low: 0, high: 5}\n\
                     output %3\n";
         let mut graph = crate::parse(text).unwrap();
-        assert_eq!(fuse_steps(&mut graph, |_| true), 1);
+        assert_eq!(fuse_steps(&mut graph, |_, _| true), 1);
         assert_eq!(graph.nodes[0].then, [Then::Apply(Function::Clamp { low: 0.0, high: 6.0 })]);
         assert_eq!(graph.nodes.len(), 2);
     }
