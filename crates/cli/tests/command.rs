@@ -254,6 +254,11 @@ fn inspect_takes_the_time_of_steps() {
     assert!(total.is_some_and(|line| line.contains(" ms, ") && line.contains("% of peak")), "{}", answer.out);
     assert!(answer.out.lines().any(|line| line.contains(" ms ") && line.contains("packed product")), "{}", answer.out);
     assert_eq!(sconce(["inspect", "--profile", &program]).code, 2);
+    let answer = sconce(["inspect", "--plan", "--threads", "2", &program]);
+    let (all, product) = ("steps, about ", "packed product");
+    assert!(answer.out.lines().any(|line| line.contains(all) && line.contains(" ms, arena of ")), "{}", answer.out);
+    let line = answer.out.lines().find(|line| line.contains(product)).unwrap_or_default();
+    assert!(line.contains(" ms  ") && line.contains("tiles of ") && line.contains(" parts  <-  "), "{}", answer.out);
 }
 
 #[test]

@@ -79,6 +79,11 @@ impl Io {
         }
         Ok(Self { reads, writes })
     }
+
+    /// Bytes of what is read and of the results.
+    pub(crate) fn bytes(&self) -> usize {
+        self.reads.iter().chain(&self.writes[..2]).map(|slot| slot.bytes).sum()
+    }
 }
 
 /// All memory of one run.

@@ -3,7 +3,7 @@
 use crate::lower::lower;
 use crate::memory::{Bank, Memory, Pace};
 use crate::plan::Plan;
-use crate::profile::Times;
+use crate::profile::{Times, print_estimates};
 use crate::steps::Context;
 use crate::weights::{Known, Packed, check, model_name, packed_prefix};
 use sconce_graph::{Constants, Graph, Shape};
@@ -157,6 +157,11 @@ impl Model {
         self.pace.finish(started, || self.packed.settle() || arena.settle());
         self.bank.give_back(arena);
         Ok(())
+    }
+
+    /// Writes a plan of the model, with what its steps may take on this machine.
+    pub fn print_plan(&self, plan: &Plan, out: &mut dyn fmt::Write) -> fmt::Result {
+        print_estimates(plan, self.options.isa, out)
     }
 
     /// Writes the last plan that a session ran, with what its steps took since [`Session::watch`].

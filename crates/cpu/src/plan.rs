@@ -20,6 +20,7 @@ use inside::write_inside;
 use join::join;
 use sconce_graph::memory::{self, Buffer};
 use sconce_graph::{Element, Graph, Op, Origin, Scheme, Shape, ValueId, infer};
+use sconce_kernels::Isa;
 use select::{Selected, Uses, select};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -32,6 +33,7 @@ use unsigned::drop_signs;
 pub struct Plan {
     graph: Arc<Graph>,
     inputs: Vec<Shape>,
+    isa: Isa,
     width: usize,
     outputs: Vec<Shape>,
     /// Bytes of the inputs and outputs.
@@ -63,6 +65,8 @@ pub struct StepView {
     /// The nodes that it stands for.
     pub node: String,
     pub(crate) work: Work,
+    /// Bytes that it reads and writes.
+    pub(crate) bytes: usize,
 }
 
 impl Plan {
@@ -97,6 +101,7 @@ impl Plan {
         let mut plan = Self {
             graph: graph.clone(),
             inputs: inputs.iter().map(|size| Shape::from_slice(size)).collect(),
+            isa: options.isa,
             width,
             outputs: graph.outputs.iter().map(|id| sizes[id.index()].clone()).collect(),
             bytes: (
@@ -174,13 +179,14 @@ impl Plan {
     /// The steps, as people see them.
     pub fn steps(&self) -> impl ExactSizeIterator<Item = StepView> {
         let text = |place: &usize| self.graph.nodes[*place].to_string();
-        self.steps.iter().map(move |Planned { step, purpose, whole, .. }| {
+        self.steps.iter().map(move |Planned { step, io, purpose, whole }| {
             let node = match purpose {
                 Purpose::Nodes(nodes) => nodes.iter().map(text).collect::<Vec<_>>().join("; "),
                 Purpose::Output(value) => format!("output {value}"),
             };
             let into = whole.map_or_else(String::new, |whole| format!(", into {whole}"));
-            StepView { what: step.describe() + &into, node, work: step.work() }
+            let cut = step.cut(self.isa, self.width).map_or_else(String::new, |cut| format!(", {cut}"));
+            StepView { what: step.describe() + &cut + &into, node, work: step.work(), bytes: io.bytes() }
         })
     }
 }

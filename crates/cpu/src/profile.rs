@@ -1,10 +1,11 @@
 //! What steps take, beside what the machine could do.
 //!
-//! A session that is watched keeps the fastest time of every step. The measure for a product is the rate of the same
+//! A plan is printed with estimates: a step takes as long as its multiplications or its bytes, whichever is more, at the
+//! machine's rate. A session that is watched keeps the fastest time of every step. The measure for a product is the rate of the same
 //! kernels where nothing else is in the way: weights, inputs and outputs in the nearest cache, one thread. Winograd's method
 //! multiplies less than the plain sum it stands for, so it may come out above that.
 
-use crate::plan::Plan;
+use crate::plan::{Plan, StepView};
 use crate::steps::Work;
 use sconce_kernels::bytes::Tail;
 use sconce_kernels::depthwise::int8::{Quantization, Unsigned};
@@ -12,6 +13,7 @@ use sconce_kernels::packed::int8::{self, Kind};
 use sconce_kernels::packed::{self, Conv2d};
 use sconce_kernels::{Isa, Serial};
 use std::fmt;
+use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,11 +22,17 @@ const PRODUCT: (usize, usize, usize) = (48, 256, 64);
 /// How long.
 const TIME: Duration = Duration::from_millis(20);
 
-/// Multiplications per second on one thread, at best.
+/// Bytes of the copy that is measured: with what is copied they fit the second-level cache.
+const COPIED: usize = 128 * 1024;
+
+/// What one thread does per second, at best.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peak {
+    /// Multiplications.
     floats: f64,
     bytes: f64,
+    /// Bytes that are read or written.
+    moved: f64,
 }
 
 impl Peak {
@@ -46,7 +54,9 @@ impl Peak {
         let mut floats = vec![0.0; packed::packed_len(isa, &conv)];
         packed::pack(isa, &Serial, &conv, packed::Filter::Rows(&vec![0.5; k * n]), None, &mut floats);
         let (input, mut output) = (vec![0.5; rows * k], vec![0.0; rows * n]);
-        let floats = rate(|| packed::conv2d(isa, &Serial, &conv, (&input, k), &floats, &[], (&mut output, n)));
+        let products = (rows * k * n) as f64;
+        let floats =
+            products * rate(|| packed::conv2d(isa, &Serial, &conv, (&input, k), &floats, &[], (&mut output, n)));
         let mut lines = vec![int8::Line::default(); int8::packed_len(isa, &conv, Kind::Bytes)];
         int8::pack(isa, &Serial, &conv, packed::Filter::Rows(&vec![3; k * n]), None, 0, &mut lines);
         let (input, mut output) = (vec![5; rows * k], vec![0; rows * n]);
@@ -54,36 +64,61 @@ impl Peak {
         let plain =
             Quantization { input_zero: 0, output_zero: 0, limits: (i8::MIN, i8::MAX), unsigned: Unsigned::default() };
         let scales = vec![0.01; n];
-        let bytes = rate(|| {
-            int8::conv2d(
-                isa,
-                &Serial,
-                &conv,
-                (&plain, Tail::Nothing),
-                &input,
-                (&lines, &scales),
-                (&mut output, n),
-                &mut scratch,
-            );
-        });
-        Self { floats, bytes }
+        let bytes = products
+            * rate(|| {
+                int8::conv2d(
+                    isa,
+                    &Serial,
+                    &conv,
+                    (&plain, Tail::Nothing),
+                    &input,
+                    (&lines, &scales),
+                    (&mut output, n),
+                    &mut scratch,
+                );
+            });
+        let (from, mut to) = (vec![1u8; COPIED], vec![0u8; COPIED]);
+        let moved = 2.0 * COPIED as f64 * rate(|| black_box(&mut to).copy_from_slice(black_box(&from)));
+        Self { floats, bytes, moved }
     }
 
     /// The time that so much work takes at this rate.
     fn seconds(&self, work: Work) -> f64 {
         work.floats as f64 / self.floats + work.bytes as f64 / self.bytes
     }
+
+    /// The time that a step may take.
+    fn estimate(&self, step: &StepView) -> f64 {
+        self.seconds(step.work).max(step.bytes as f64 / self.moved)
+    }
 }
 
-/// Multiplications of the product per second, when it is fastest.
-fn rate(mut product: impl FnMut()) -> f64 {
+/// How often per second something is done, when it is fastest.
+fn rate(mut something: impl FnMut()) -> f64 {
     let (start, mut fastest) = (Instant::now(), Duration::MAX);
     while start.elapsed() < TIME {
         let start = Instant::now();
-        product();
+        something();
         fastest = fastest.min(start.elapsed());
     }
-    (PRODUCT.0 * PRODUCT.1 * PRODUCT.2) as f64 / fastest.as_secs_f64()
+    1.0 / fastest.as_secs_f64()
+}
+
+/// Writes a plan with estimates of its times.
+pub(crate) fn print_estimates(plan: &Plan, isa: Isa, out: &mut dyn fmt::Write) -> fmt::Result {
+    let (peak, threads) = (Peak::of(isa), plan.width());
+    let milliseconds = |step: &StepView| peak.estimate(step) * 1e3 / threads as f64;
+    writeln!(
+        out,
+        "{} steps, about {:.3} ms, arena of {} bytes, {threads} threads",
+        plan.steps().len(),
+        plan.steps().map(|step| milliseconds(&step)).sum::<f64>(),
+        plan.arena_bytes(),
+    )?;
+    for (index, step) in plan.steps().enumerate() {
+        writeln!(out, "{index:4} {:9.3} ms  {}  <-  {}", milliseconds(&step), step.what, step.node)?;
+    }
+    Ok(())
 }
 
 /// The fastest time of each step.
@@ -154,7 +189,7 @@ mod tests {
     fn every_set_multiplies_millions_per_second() {
         for isa in Isa::available() {
             let peak = Peak::measure(isa);
-            assert!(peak.floats > 1e6 && peak.bytes > 1e6, "{isa:?} {peak:?}");
+            assert!(peak.floats > 1e6 && peak.bytes > 1e6 && peak.moved > 1e6, "{isa:?} {peak:?}");
         }
     }
 }

@@ -86,6 +86,11 @@ pub(crate) trait Step: Send + Sync {
     /// What it does, for people.
     fn describe(&self) -> String;
 
+    /// How it is cut, for people: into tiles, and into parts for so many threads.
+    fn cut(&self, _: Isa, _threads: usize) -> Option<String> {
+        None
+    }
+
     /// How much it multiplies, if that is what takes its time.
     fn work(&self) -> Work {
         Work::default()

@@ -40,7 +40,7 @@ impl Delegate for Part {
         let graph = self.model.graph();
         let bounds: Vec<_> = graph.inputs.iter().map(|&id| graph.ty(id).sizes()).collect();
         match self.model.plan(&bounds.iter().map(sconce_graph::Shape::as_slice).collect::<Vec<_>>(), threads) {
-            Ok(plan) => write!(out, "{plan}"),
+            Ok(plan) => self.model.print_plan(&plan, out),
             Err(error) => writeln!(out, "{error}"),
         }
     }

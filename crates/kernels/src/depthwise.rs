@@ -28,7 +28,7 @@ mod tests;
 
 use crate::epilogue::{Function, Then, finish};
 use crate::isa::Isa;
-use crate::split::{self, Block, Cut};
+use crate::split::{self, Block, Cut, Tiling};
 use core::ops::Range;
 use sconce_parallel::{Parallel, Serial};
 use slide::{Family, Strip};
@@ -167,6 +167,14 @@ impl Depthwise {
         let (down, across) = if by_rows { (tasks, 1) } else { (1, tasks) };
         (Cut { parts: down, unit: width }, Cut { parts: across, unit })
     }
+}
+
+/// How a depthwise convolution cuts its output, a row for each pixel, on so many threads.
+pub fn tiling(isa: Isa, geometry: &Depthwise, threads: usize) -> Option<Tiling> {
+    let size = geometry.output()?;
+    let (down, across) = geometry.cuts(size, BLOCK, threads);
+    let outputs = Family::outputs(&geometry.axis(1), size[1]);
+    Some(Tiling { tile: [outputs, Family::of(isa).lanes], parts: [down.parts, across.parts] })
 }
 
 /// The elements of packed weights.

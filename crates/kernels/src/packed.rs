@@ -30,7 +30,7 @@ pub(crate) mod tile;
 use crate::epilogue::{Steps, Then, finish};
 use crate::gemm::transpose;
 use crate::isa::Isa;
-use crate::split::{self, Block, Cut};
+use crate::split::{self, Block, Cut, Tiling};
 use crate::taps::Taps;
 use core::ops::Range;
 use patches::{Address, Patches};
@@ -255,9 +255,9 @@ pub fn conv2d(
         return;
     }
     let family = Family::of(isa, conv.group_out());
-    let (n, k) = (conv.group_out(), conv.taps() * conv.group_in());
-    let work = m.saturating_mul(n).saturating_mul(k);
-    let par = if work < WORTH_THREADS { &Serial } else { par };
+    let n = conv.group_out();
+    let (threads, cuts) = tasks(&family, conv, m, par.width());
+    let par = if threads == 1 { &Serial } else { par };
     let group = group_len(&family, conv);
     let padding = packed[group * conv.groups..].as_ptr();
     for g in 0..conv.groups {
@@ -265,17 +265,24 @@ pub fn conv2d(
         let panels = &packed[g * group..][..group];
         let job = Job { isa, family, patches, panels, first_channel: g * n, channels: conv.out_channels, then };
         let output = &mut output[g * n..];
-        split::blocks(
-            par,
-            output,
-            pixel,
-            (m, n),
-            cuts((family.mr, family.nr()), (m, n), par.width(), work / WORTH_A_TASK),
-            |block| {
-                job.block(block);
-            },
-        );
+        split::blocks(par, output, pixel, (m, n), cuts, |block| job.block(block));
     }
+}
+
+/// How [`conv2d`] cuts its output on so many threads.
+pub fn tiling(isa: Isa, conv: &Conv2d, threads: usize) -> Option<Tiling> {
+    let [height, width] = conv.output()?;
+    let family = Family::of(isa, conv.group_out());
+    let (_, (rows, columns)) = tasks(&family, conv, conv.batch * height * width, threads);
+    Some(Tiling { tile: [family.mr, family.nr()], parts: [rows.parts, columns.parts] })
+}
+
+/// How many threads a group with `m` pixels is worth, and how it is cut for them.
+fn tasks(family: &Family, conv: &Conv2d, m: usize, threads: usize) -> (usize, (Cut, Cut)) {
+    let n = conv.group_out();
+    let work = m.saturating_mul(n).saturating_mul(conv.taps() * conv.group_in());
+    let threads = if work < WORTH_THREADS { 1 } else { threads };
+    (threads, cuts((family.mr, family.nr()), (m, n), threads, work / WORTH_A_TASK))
 }
 
 /// How the output is cut into tasks: pixels first, since a task reads all weights of its channels; of long ones several per

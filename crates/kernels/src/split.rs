@@ -9,7 +9,7 @@
 //! * `Slots`: equal slices of scratch, taken by a running task and given back when it ends.
 #![allow(unsafe_code, reason = "disjoint parts of one buffer on several threads")]
 
-use core::fmt::Debug;
+use core::fmt::{self, Debug};
 use core::marker::PhantomData;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -204,6 +204,22 @@ impl Cut {
         let units = len.div_ceil(self.unit);
         let start = |part: usize| len.min(units * part / self.parts * self.unit);
         start(index)..start(index + 1)
+    }
+}
+
+/// How a kernel cuts its output, rows by columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tiling {
+    /// Elements that are computed at once, in registers.
+    pub tile: [usize; 2],
+    /// Parts that are tasks of threads.
+    pub parts: [usize; 2],
+}
+
+impl fmt::Display for Tiling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tile: [rows, columns], parts: [down, across] } = self;
+        write!(f, "tiles of {rows}x{columns}, {down}x{across} parts")
     }
 }
 

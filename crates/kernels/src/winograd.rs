@@ -33,7 +33,7 @@ use crate::epilogue::{Steps, Then, finish};
 use crate::isa::Isa;
 use crate::packed::Conv2d;
 use crate::packed::tile::{Family, LINE, MOST_ROWS, Tile};
-use crate::split::{self, Block, Slots};
+use crate::split::{self, Block, Slots, Tiling};
 use core::ops::Range;
 pub use cost::{best, pays};
 use sconce_parallel::{Parallel, Serial};
@@ -110,6 +110,13 @@ pub fn scratch_len(isa: Isa, conv: &Conv2d, output: Output, width: usize) -> usi
 fn cut(isa: Isa, conv: &Conv2d, output: Output) -> (Family, Shape) {
     let family = Family::of(isa, conv.out_channels);
     (family, Shape::new(conv, output, (family.mr, family.nr()), (conv.in_channels, conv.out_channels)))
+}
+
+/// How [`winograd`] cuts its matrix products on so many threads.
+pub fn tiling(isa: Isa, conv: &Conv2d, output: Output, threads: usize) -> Tiling {
+    let (family, shape) = cut(isa, conv, output);
+    let (blocks, parts) = shape.tasks(threads);
+    Tiling { tile: [family.mr, family.nr()], parts: [blocks, parts] }
 }
 
 /// Convolves. `packed` comes from [`pack`] for the same set, geometry and tile; `then` follows. Images come with the distance

@@ -171,6 +171,10 @@ impl Step for Convolution {
         describe(&self.conv)
     }
 
+    fn cut(&self, isa: Isa, threads: usize) -> Option<String> {
+        packed::tiling(isa, &self.conv, threads).map(|tiling| tiling.to_string())
+    }
+
     fn work(&self) -> Work {
         Work { floats: products(&self.conv), ..Work::default() }
     }
@@ -266,6 +270,10 @@ impl Step for Gated {
         format!("{}, weights times a gate", self.convolution.describe())
     }
 
+    fn cut(&self, isa: Isa, threads: usize) -> Option<String> {
+        self.convolution.cut(isa, threads)
+    }
+
     fn work(&self) -> Work {
         self.convolution.work()
     }
@@ -325,6 +333,10 @@ impl Step for Winograd {
         format!("Winograd {:?} {h}x{w}x{in_channels} -> {out_channels}, filter 3x3", self.output)
     }
 
+    fn cut(&self, isa: Isa, threads: usize) -> Option<String> {
+        Some(winograd::tiling(isa, &self.conv, self.output, threads).to_string())
+    }
+
     fn work(&self) -> Work {
         Work { floats: products(&self.conv), ..Work::default() }
     }
@@ -382,6 +394,10 @@ impl Step for DepthwiseConvolution {
     fn describe(&self) -> String {
         let Depthwise { input: [h, w], channels, kernel: [kh, kw], stride, .. } = self.geometry;
         format!("depthwise {h}x{w}x{channels}, filter {kh}x{kw}, stride {stride:?}")
+    }
+
+    fn cut(&self, isa: Isa, threads: usize) -> Option<String> {
+        depthwise::tiling(isa, &self.geometry, threads).map(|tiling| tiling.to_string())
     }
 
     fn work(&self) -> Work {

@@ -117,6 +117,10 @@ impl Step for ConvolutionInt8 {
         format!("bytes{place}: {}{}", describe(&self.conv), self.tail)
     }
 
+    fn cut(&self, isa: Isa, threads: usize) -> Option<String> {
+        int8::tiling(isa, &self.conv, Kind::Bytes, threads).map(|tiling| tiling.to_string())
+    }
+
     fn work(&self) -> Work {
         Work { bytes: products(&self.conv), ..Work::default() }
     }
@@ -197,6 +201,10 @@ impl Step for WinogradInt8 {
     fn describe(&self) -> String {
         let Conv2d { input: [h, w], in_channels, out_channels, .. } = self.0.conv;
         format!("bytes: Winograd Four {h}x{w}x{in_channels} -> {out_channels}, filter 3x3{}", self.0.tail)
+    }
+
+    fn cut(&self, isa: Isa, threads: usize) -> Option<String> {
+        Some(winograd::int8::tiling(isa, &self.0.conv, threads).to_string())
     }
 
     fn work(&self) -> Work {
@@ -361,5 +369,9 @@ impl Step for ConvolutionDynamic {
 
     fn describe(&self) -> String {
         format!("{:?}, dynamic: {}", self.kind, describe(&self.conv))
+    }
+
+    fn cut(&self, isa: Isa, threads: usize) -> Option<String> {
+        int8::tiling(isa, &self.conv, self.kind, threads).map(|tiling| tiling.to_string())
     }
 }

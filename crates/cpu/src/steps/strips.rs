@@ -291,6 +291,10 @@ impl Step for Strips {
         format!("strips of {} rows of: {}", self.rows, stages.join("; "))
     }
 
+    fn cut(&self, _: Isa, _: usize) -> Option<String> {
+        Some(format!("{} parts", self.tasks))
+    }
+
     fn work(&self) -> Work {
         self.stages.iter().map(|stage| stage.work()).fold(Work::default(), Work::plus)
     }

@@ -56,12 +56,18 @@ const SHORT: usize = 4;
 impl Family {
     /// The kernel for output rows of `across` pixels.
     pub(super) fn strip(&self, axis: &Axis, across: usize) -> StripKernel {
-        let outputs = |step: usize| across.div_ceil(step) * step;
-        let short = usize::from(outputs(SHORT) < outputs(LONG));
+        let short = usize::from(Self::outputs(axis, across) == SHORT);
         match (axis.kernel, axis.stride, axis.dilation) {
             (3 | 5 | 7, 1 | 2, 1) => self.widths[axis.kernel / 2 - 1][axis.stride - 1][short],
             _ => self.any,
         }
+    }
+
+    /// Outputs of its steps.
+    pub(super) fn outputs(axis: &Axis, across: usize) -> usize {
+        let computed = |step: usize| across.div_ceil(step) * step;
+        let long = matches!((axis.kernel, axis.stride, axis.dilation), (3 | 5 | 7, 1 | 2, 1));
+        if long && computed(LONG) <= computed(SHORT) { LONG } else { SHORT }
     }
 
     /// The kernels of an instruction set; holding the token inside `isa` is what makes calling them sound.

@@ -40,7 +40,7 @@ pub use pack::{pack, pack_nibbles};
 use super::{Conv2d, Filter, NEAR, WORTH_A_TASK, WORTH_THREADS, cuts};
 use crate::bytes::Tail;
 use crate::isa::Isa;
-use crate::split::{self, Block, Cut, Slots};
+use crate::split::{self, Block, Cut, Slots, Tiling};
 use core::mem::MaybeUninit;
 use core::ops::Range;
 use layout::{Layout, STRIP};
@@ -290,9 +290,8 @@ fn convolve<T: Send>(
         return;
     }
     let (n, channels) = (layout.n, conv.group_in());
-    // Four bytes are multiplied in the time of one number.
-    let work = m.saturating_mul(n).saturating_mul(layout.k) / 4;
-    let par = if work < WORTH_THREADS { &Serial } else { par };
+    let (threads, cuts) = tasks(&family, &layout, m, par.width());
+    let par = if threads == 1 { &Serial } else { par };
     let slots = Slots::new(scratch, layout.scratch(), par.width());
     for g in 0..conv.groups {
         let job = Job {
@@ -305,13 +304,29 @@ fn convolve<T: Send>(
             finish: &finish,
             after: &after,
         };
-        let (rows, columns) = cuts((FEWEST_ROWS, layout.nr()), (m, n), par.width(), work / WORTH_A_TASK);
-        // Parts of whole tiles, so that few rows are parted evenly, too.
-        let rows = Cut { unit: family.tallest(layout.width), ..rows };
-        split::blocks(par, &mut output[g * n..], pixel, (m, n), (rows, columns), |block| {
+        split::blocks(par, &mut output[g * n..], pixel, (m, n), cuts, |block| {
             slots.with(|scratch| job.block(block, scratch));
         });
     }
+}
+
+/// How a convolution of this kind cuts its output on so many threads.
+pub fn tiling(isa: Isa, conv: &Conv2d, kind: Kind, threads: usize) -> Option<Tiling> {
+    let [height, width] = conv.output()?;
+    let family = Family::of(isa, kind);
+    let layout = Layout::of(&family, conv, kind);
+    let (_, (rows, columns)) = tasks(&family, &layout, conv.batch * height * width, threads);
+    Some(Tiling { tile: [rows.unit, columns.unit], parts: [rows.parts, columns.parts] })
+}
+
+/// How many threads a group with `m` pixels is worth, and how it is cut for them.
+fn tasks(family: &Family, layout: &Layout, m: usize, threads: usize) -> (usize, (Cut, Cut)) {
+    // Four bytes are multiplied in the time of one number.
+    let work = m.saturating_mul(layout.n).saturating_mul(layout.k) / 4;
+    let threads = if work < WORTH_THREADS { 1 } else { threads };
+    let (rows, columns) = cuts((FEWEST_ROWS, layout.nr()), (m, layout.n), threads, work / WORTH_A_TASK);
+    // Parts of whole tiles, so that few rows are parted evenly, too.
+    (threads, (Cut { unit: family.tallest(layout.width), ..rows }, columns))
 }
 
 /// What all tasks of a convolution (of one group) share.

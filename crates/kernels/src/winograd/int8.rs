@@ -30,7 +30,7 @@ use crate::bytes::Tail;
 use crate::isa::Isa;
 use crate::packed::Conv2d;
 use crate::packed::int8::{LANES, Line, Quantization};
-use crate::split::{self, Block, Slots};
+use crate::split::{self, Block, Slots, Tiling};
 use crate::view::{bytes_of_mut, view_mut};
 use core::mem::MaybeUninit;
 use core::ops::Range;
@@ -96,6 +96,13 @@ fn cut(isa: Isa, conv: &Conv2d) -> (Shape, usize) {
     let width = family.width(conv.out_channels);
     let words = conv.in_channels.next_multiple_of(TOGETHER) / 2;
     (Shape::new(conv, Output::Four, (family.tallest(width), width * LANES), (words, 0)), width)
+}
+
+/// How [`winograd`] cuts its matrix products on so many threads.
+pub fn tiling(isa: Isa, conv: &Conv2d, threads: usize) -> Tiling {
+    let (shape, width) = cut(isa, conv);
+    let (blocks, parts) = shape.tasks(threads);
+    Tiling { tile: [Family::of(isa).tallest(width), width * LANES], parts: [blocks, parts] }
 }
 
 /// Words of scratch that [`winograd`] needs on `width` threads.
