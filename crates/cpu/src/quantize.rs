@@ -16,7 +16,7 @@ pub(crate) enum Product {
         /// The scales of input and output.
         scales: (f32, f32),
     },
-    /// With scales found at run time, to numbers.
+    /// With scales found at run time, to numbers: `float32`, which become halves afterwards if that is wanted.
     Dynamic(Kind),
 }
 
@@ -84,8 +84,11 @@ fn dynamic_form(graph: &Graph, node: &Node, dims: usize) -> Option<Kind> {
         Op::Linear { .. } => dims == 1,
         _ => dims == 3,
     };
-    let float = |value: ValueId| graph.ty(value).is(ScalarType::Float);
-    let numbers = node.inputs.get(2).copied().is_none_or(float) && float(node.outputs[0]);
+    let is_number = |value: ValueId| {
+        let kinds = [ScalarType::Float, ScalarType::Half, ScalarType::BFloat16];
+        kinds.into_iter().any(|dtype| graph.ty(value).is(dtype))
+    };
+    let numbers = node.inputs.get(2).copied().is_none_or(is_number) && is_number(node.outputs[0]);
     weights(graph, node).filter(|_| rows && numbers)
 }
 

@@ -286,7 +286,7 @@ impl Site<'_> {
         let (&k, rows) = self.input(0).split_last()?;
         let (&n, _) = self.output().split_last()?;
         let rows = element_count(rows)?;
-        if self.graph.as_constant(self.node.inputs[1]).is_some() {
+        if self.node.inputs[1..].iter().all(|&input| self.graph.as_constant(input).is_some()) {
             let layout = if transposed { Filter::Columns } else { Filter::Rows };
             return self.packed(Conv2d::linear(rows, k, n), layout, rows);
         }
@@ -390,6 +390,7 @@ impl Site<'_> {
                 Some(Selected { step, reads: vec![self.node.inputs[0]], scratch, before: Vec::new() })
             }
             Some(Product::Dynamic(kind)) => {
+                self.is_float(self.node.outputs[0]).then_some(())?;
                 let after = self.after(1);
                 let step = ConvolutionDynamic { node, conv, filter, kind, layout, bias, rows, after };
                 Some(self.step(step, 1, scratch(kind)))
