@@ -1,6 +1,6 @@
 //! Which passes a graph goes through before it is planned.
 
-use crate::quantize::{Product, element_wise, product};
+use crate::quantize::{Product, border, element_wise, product};
 use crate::steps::MOST_AFTER;
 use sconce_format::ScalarType;
 use sconce_graph::passes::Takes;
@@ -75,6 +75,7 @@ fn takes(graph: &Graph, node: &Node) -> Takes {
         | Op::Slice { .. }
         | Op::Concat { .. }
         | Op::MaxPool2d { .. } => moves_integers(graph, node),
+        Op::Pad { .. } => moves_integers(graph, node) && border(graph, node).is_some(),
         _ => false,
     };
     if as_it_is { Takes::AsItIs } else { Takes::InFloat }

@@ -114,6 +114,21 @@ fn weights(graph: &Graph, node: &Node) -> Option<Kind> {
     }
 }
 
+/// The byte that a border around bytes of one scale holds: the nearest to its number.
+pub(crate) fn border(graph: &Graph, node: &Node) -> Option<u8> {
+    let Op::Pad { value, .. } = node.op else { return None };
+    let Quantized { storage, scheme: Scheme::PerTensor { scale, zero } } = graph.ty(node.outputs[0]).quantized()?
+    else {
+        return None;
+    };
+    let step = (value / scale).round_ties_even() + *zero as f32;
+    match storage {
+        Storage::Int8 => Some((step.clamp(-128.0, 127.0) as i8).cast_unsigned()),
+        Storage::UInt8 => Some(step.clamp(0.0, 255.0) as u8),
+        Storage::Int32 | Storage::Int4 => None,
+    }
+}
+
 /// Whether an element-wise node or a mean is computed on bytes, number by number.
 pub(crate) fn element_wise(graph: &Graph, node: &Node) -> bool {
     let bytes = |value: &ValueId| per_tensor(graph, *value).is_some();

@@ -1,9 +1,9 @@
 //! Which step does what a node says.
 
 use crate::model::Options;
-use crate::quantize::{Product, element_wise, gate, limits, per_tensor, product};
+use crate::quantize::{Product, border, element_wise, gate, limits, per_tensor, product};
 use crate::steps::{
-    Affine, After, Any, ArgMaxPool, Attention, Combine, CombineKinds, Compare, Concat, Convert, Convolution,
+    Affine, After, Any, ArgMaxPool, Attention, Border, Combine, CombineKinds, Compare, Concat, Convert, Convolution,
     ConvolutionDynamic, ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Fill, Filter, GateBytes, Gated, Kind,
     LayerNorm, MOST_AFTER, Map, MapBytes, MatMul, Mean, MeanInt8, Not, Pad, Parameters, Pixels, Pool, PoolKind,
     Rearrange, Repeat, ResizeBilinear, ResizeNearest, Select, Softmax, Step, SumBytes, Tail, ToBytes, Winograd,
@@ -142,7 +142,11 @@ impl Site<'_> {
             }
             Op::Pad { before, value, .. } => {
                 let (shape, padded) = (self.input(0).to_vec(), self.output().to_vec());
-                self.floats(Pad { shape, padded, before: before.clone(), value: *value })
+                let pad = |border| Pad { shape, padded, before: before.clone(), border };
+                match border(self.graph, self.node) {
+                    Some(byte) => self.element_size().map(|_| self.step(pad(Border::Byte(byte)), 1, 0)),
+                    None => self.floats(pad(Border::Number(*value))),
+                }
             }
             Op::Concat { axis } => self.concat(*axis),
             Op::Reshape { .. } | Op::Copy => {
