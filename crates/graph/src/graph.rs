@@ -44,6 +44,8 @@ pub enum Source {
     Named(Arc<str>),
     /// In this range of the delegate's payload.
     Payload(Range<usize>),
+    /// In this range of the program's file.
+    Program(Range<u64>),
     /// In the value of this number of the program's method.
     Value(u32),
     /// Here.

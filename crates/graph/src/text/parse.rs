@@ -7,6 +7,7 @@ use crate::types::{Dim, Element, Quantized, Scheme, Storage, Symbol, Type};
 use sconce_format::ScalarType;
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 use std::str::Chars;
 
 /// Where a text stops being a graph.
@@ -146,10 +147,16 @@ impl<'a> Parser<'a> {
         if self.take("value ") {
             return Ok(Source::Value(self.number()?));
         }
-        let range = self.word()?;
-        let bounds = range.split_once("..").and_then(|(start, end)| Some((start.parse().ok()?, end.parse().ok()?)));
-        let (start, end) = bounds.ok_or_else(|| self.error("a range such as 0..16"))?;
-        Ok(Source::Payload(start..end))
+        if self.take("program ") {
+            return self.range().map(Source::Program);
+        }
+        self.range().map(Source::Payload)
+    }
+
+    fn range<T: std::str::FromStr>(&mut self) -> Result<Range<T>, ParseError> {
+        let bounds = self.word()?.split_once("..");
+        let bounds = bounds.and_then(|(start, end)| Some(start.parse().ok()?..end.parse().ok()?));
+        bounds.ok_or_else(|| self.error("a range such as 0..16"))
     }
 }
 

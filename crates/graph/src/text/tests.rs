@@ -29,7 +29,7 @@ const EVERYTHING: &str = r#"%0: float32[1, 8, 8, 4] = input
 %21: float32[n <= 16, 16] = safe_softmax %20
 %22: float32[2, 9, 8] = constant "queries"
 %23: float32[1, 9, 2, 8] = constant "keys"
-%24: float32[9] = constant "mask"
+%24: float32[9] = constant program 96..132
 %25: float32[1, 9, 2, 8] = attention %22, %23, %23, %24 {scale: 0.5, safe: true, query: heads_first, key: positions_first, value: positions_first, result: positions_first, batch: true}
 output %7, %9, %13, %21, %25
 "#;
@@ -152,6 +152,7 @@ fn graphs_that_differ_in_their_text_differ_in_their_hash() {
         ("\"filter\"", "\"filter2\""),
         ("constant 16..80", "constant 16..96"),
         ("constant value 7", "constant value 8"),
+        ("constant program 96..132", "constant program 64..100"),
         ("n <= 16, 4] = input", "m <= 16, 4] = input"),
         ("safe_softmax", "softmax"),
         ("[16, 50]", "[16, 51]"),

@@ -18,8 +18,9 @@ mod products;
 mod program;
 
 use program::{Kind, Payload};
+use sconce::Options;
 use sconce::format::xnnpack::NONE;
-use sconce::format::xnnpack::model::{FullyConnected, Operation};
+use sconce::format::xnnpack::model::{FullyConnected, Graph, Operation};
 
 /// A linear layer of three rows, in each of the four forms that payloads had: with and without a header, and with both
 /// identifiers.
@@ -40,6 +41,37 @@ fn every_form_of_payload_runs() {
             bytes[identifier_at..identifier_at + 4].copy_from_slice(&identifier);
             let found = payload.run_bytes(&bytes);
             program::check(&format!("{identifier:?} at {identifier_at}"), Kind::Fp32, &found[0], &expected, false);
+        }
+    }
+}
+
+/// Constants inside payloads are parts of the program's file, so that delegates that have some join as others do.
+#[test]
+fn payloads_with_constants_inside_join() {
+    let mut first = Payload::default();
+    let (input, rows) = first.input(Kind::Fp32, &[2, 4], -1.0..1.0);
+    let (filter, weights) = first.constant(Kind::Fp32, &[3, 4], -1.0..1.0);
+    let output = first.output(Kind::Fp32, &[2, 3]);
+    let layer = FullyConnected { input1_id: input, filter_id: filter, bias_id: NONE, output_id: output, flags: 0 };
+    first.node(Operation::FullyConnected(layer), None);
+    let mut second = Payload::default();
+    let (input, _) = second.input(Kind::Fp32, &[2, 3], -1.0..1.0);
+    let (filter, further) = second.constant(Kind::Fp32, &[5, 3], -2.0..2.0);
+    let output = second.output(Kind::Fp32, &[2, 5]);
+    let layer = FullyConnected { input1_id: input, filter_id: filter, bias_id: NONE, output_id: output, flags: 0 };
+    second.node(Operation::FullyConnected(layer), None);
+    let expected = naive::linear(&naive::linear(&rows, &weights), &further);
+    for inline in [false, true] {
+        for write in [Graph::write, Graph::write_without_header] {
+            let program = program::chained(&[(&first, write(&first.graph)), (&second, write(&second.graph))], inline);
+            let module = Options::new().load(&program).unwrap();
+            let calls: Vec<usize> = module.planned_calls("forward").unwrap().iter().map(|run| run.calls).collect();
+            assert_eq!(calls, [2], "inline: {inline}");
+            for plan in [true, false] {
+                let module = Options::new().plan(plan).load(&program).unwrap();
+                let found = first.run_module(&module);
+                program::check("two layers", Kind::Fp32, &found[0], &expected, false);
+            }
         }
     }
 }

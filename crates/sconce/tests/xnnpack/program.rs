@@ -6,7 +6,7 @@ use sconce::format::pte::model::{
 };
 use sconce::format::xnnpack::Datatype;
 use sconce::format::xnnpack::model::{Constant, Graph, Operation, Quantization, Storage};
-use sconce::{Options, ScalarType, Tensor};
+use sconce::{Module, Options, ScalarType, Tensor};
 use std::ops::Range;
 
 /// What the elements of a value are.
@@ -251,10 +251,13 @@ impl Payload {
         self.run_bytes(&self.graph.write())
     }
 
-    /// The same of a payload that was written otherwise. It runs twice: the first run packs.
+    /// The same of a payload that was written otherwise.
     pub(crate) fn run_bytes(&self, payload: &[u8]) -> Vec<Vec<u8>> {
-        let program = self.program(payload);
-        let module = Options::new().load(&program).unwrap();
+        self.run_module(&Options::new().load(&chained(&[(self, payload.to_vec())], false)).unwrap())
+    }
+
+    /// The bytes that a program makes of these inputs. It runs twice: the first run packs.
+    pub(crate) fn run_module(&self, module: &Module) -> Vec<Vec<u8>> {
         let mut session = module.session().unwrap();
         let tensor = |(kind, sizes, bytes): &(Kind, Vec<usize>, Vec<u8>)| {
             Tensor::from_bytes(kind.datatype().1, sizes, bytes).unwrap()
@@ -272,27 +275,32 @@ impl Payload {
 
     /// The plan of the delegate as text.
     pub(crate) fn plan(&self) -> String {
-        let program = self.program(&self.graph.write());
+        let program = chained(&[(self, self.graph.write())], false);
         Options::new().plan(false).load(&program).unwrap().delegate_plans("forward").unwrap().concat()
     }
+}
 
-    /// A program whose one instruction is a delegate with this payload.
-    fn program(&self, payload: &[u8]) -> Vec<u8> {
-        let (mut plan, mut end) = (Plan::new("forward"), 0);
-        let mut tensor = |kind: Kind, sizes: &[usize]| {
-            let (dtype, offset) = (kind.datatype().1, end);
-            end += (sizes.iter().product::<usize>() * dtype.size()).next_multiple_of(16) as u64;
-            let sizes: Vec<i32> = sizes.iter().map(|&size| size as i32).collect();
-            plan.value(TensorModel::new(dtype, sizes, Place::Planned(Memory { id: 1, offset })))
-        };
-        let inputs: Vec<u32> = self.inputs.iter().map(|(kind, sizes, _)| tensor(*kind, sizes)).collect();
-        let outputs: Vec<u32> = self.outputs.iter().map(|(kind, sizes)| tensor(*kind, sizes)).collect();
-        let (backend, payload) = ("XnnpackBackend".into(), payload.to_vec().into());
-        plan.delegates.push(Delegate { backend, payload, inline: false, specs: Vec::new() });
-        plan.push(Instruction::Delegate { delegate: 0, args: [inputs.clone(), outputs.clone()].concat() });
-        (plan.inputs, plan.outputs, plan.buffer_sizes) = (inputs, outputs, vec![0, end.max(16)]);
-        Program { plans: vec![plan], ..Program::default() }.write()
+/// A program of delegates with these payloads, each of which takes what the one before makes.
+pub(crate) fn chained(payloads: &[(&Payload, Vec<u8>)], inline: bool) -> Vec<u8> {
+    let (mut plan, mut end) = (Plan::new("forward"), 0);
+    let mut tensor = |plan: &mut Plan<'_>, kind: Kind, sizes: &[usize]| {
+        let (dtype, offset) = (kind.datatype().1, end);
+        end += (sizes.iter().product::<usize>() * dtype.size()).next_multiple_of(16) as u64;
+        let sizes: Vec<i32> = sizes.iter().map(|&size| size as i32).collect();
+        plan.value(TensorModel::new(dtype, sizes, Place::Planned(Memory { id: 1, offset })))
+    };
+    let inputs = payloads.first().into_iter().flat_map(|(first, _)| &first.inputs);
+    plan.inputs = inputs.map(|(kind, sizes, _)| tensor(&mut plan, *kind, sizes)).collect();
+    plan.outputs = plan.inputs.clone();
+    for (delegate, (payload, bytes)) in (0..).zip(payloads) {
+        let outputs = payload.outputs.iter().map(|(kind, sizes)| tensor(&mut plan, *kind, sizes)).collect();
+        let inputs = std::mem::replace(&mut plan.outputs, outputs);
+        let (backend, payload) = ("XnnpackBackend".into(), bytes.clone().into());
+        plan.delegates.push(Delegate { backend, payload, inline, specs: Vec::new() });
+        plan.push(Instruction::Delegate { delegate, args: [inputs, plan.outputs.clone()].concat() });
     }
+    plan.buffer_sizes = vec![0, end.max(16)];
+    Program { plans: vec![plan], ..Program::default() }.write()
 }
 
 /// Compares an output with the right numbers: bit by bit, or as near as its elements allow. A byte that is computed is one
