@@ -96,6 +96,7 @@ pub struct InitContext<'a> {
     pub(crate) options: &'a [RuntimeOption<'a>],
     pub(crate) parallel: &'a dyn Parallel,
     pub(crate) explain: &'a dyn Fn(&dyn core::fmt::Display),
+    pub(crate) position: Option<u64>,
 }
 
 impl<'a> InitContext<'a> {
@@ -112,6 +113,11 @@ impl<'a> InitContext<'a> {
     /// The program that is loaded.
     pub fn program(&self) -> Program<'a> {
         self.program
+    }
+
+    /// Where the payload is in the program's file, if it is there as it was passed: its bytes can be had again.
+    pub fn position(&self) -> Option<u64> {
+        self.position
     }
 
     /// Data by name: from external files, then from the program.

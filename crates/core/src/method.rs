@@ -221,14 +221,17 @@ impl<'a> Method<'a> {
         if !backend.is_available() {
             return Err(Error::BackendUnavailable { delegate: number });
         }
-        let context = InitContext { program: self.program, method: self.name(), options, parallel, explain };
         let specs = CompileSpecs(delegate.compile_specs());
-        let init = |bytes| backend.init(&context, bytes, specs).map_err(Error::at(Site::Delegate(number)));
-        match self.program.file().delegate_payload(delegate).ok_or(invalid)? {
-            Payload::Inline(bytes) => init(bytes),
+        let (program, method) = (self.program, self.name());
+        let init = |bytes, position| {
+            let context = InitContext { program, method, options, parallel, explain, position };
+            backend.init(&context, bytes, specs).map_err(Error::at(Site::Delegate(number)))
+        };
+        match program.file().delegate_payload(delegate).ok_or(invalid)? {
+            Payload::Inline(bytes) => init(bytes, program.position(bytes)),
             Payload::Segment(range) => {
-                let made = init(load(self.program.loader(), range.clone(), Part::Delegate)?);
-                self.program.loader().release(range.start, range.end.saturating_sub(range.start));
+                let made = init(load(program.loader(), range.clone(), Part::Delegate)?, Some(range.start));
+                program.loader().release(range.start, range.end.saturating_sub(range.start));
                 made
             }
         }

@@ -52,6 +52,14 @@ impl<'a> Program<'a> {
         self.loader
     }
 
+    /// Where bytes of the FlatBuffers part are in the file.
+    pub fn position(&self, bytes: &[u8]) -> Option<u64> {
+        let part = self.loader.load(0, self.header().program_size, Part::Program)?;
+        let start = bytes.as_ptr().addr().checked_sub(part.as_ptr().addr())?;
+        let inside = start.checked_add(bytes.len()).is_some_and(|end| end <= part.len());
+        u64::try_from(start).ok().filter(|_| inside)
+    }
+
     /// Data from beside the program.
     pub fn external(&self) -> &'a dyn NamedData {
         self.external

@@ -1,8 +1,9 @@
 //! Which passes a graph goes through before it is planned.
 
-use crate::quantize::{element_wise, product};
+use crate::quantize::{Product, border, element_wise, product};
 use crate::steps::MOST_AFTER;
 use sconce_format::ScalarType;
+use sconce_graph::passes::Takes;
 use sconce_graph::{Constants, Element, Graph, Node, Op, Quantized, Scheme, passes};
 
 /// Brings a graph into the form that the steps take.
@@ -14,8 +15,7 @@ pub(crate) fn lower(graph: &mut Graph, constants: &dyn Constants) {
     passes::fold_affine(graph, constants);
     // Limits of quantised products belong to them, whether or not the products are computed in bytes.
     passes::fuse_steps(graph, |node, _| is_product(node) && node.then.is_empty());
-    passes::compute_in_float(graph, takes_as_it_is);
-    passes::drop_narrowing(graph);
+    passes::compute_in_float(graph, takes);
     passes::fold_numbers(graph, constants);
     passes::find_functions(graph);
     passes::simplify_transposes(graph);
@@ -52,8 +52,8 @@ fn takes_more_steps(node: &Node, more: usize) -> bool {
 }
 
 /// Whether there is a step for the node with the elements it has.
-fn takes_as_it_is(graph: &Graph, node: &Node) -> bool {
-    match node.op {
+fn takes(graph: &Graph, node: &Node) -> Takes {
+    let as_it_is = match node.op {
         Op::Convert => {
             let rows = matches!(
                 graph.ty(node.outputs[0]).quantized(),
@@ -63,7 +63,11 @@ fn takes_as_it_is(graph: &Graph, node: &Node) -> bool {
         }
         Op::Map(_) | Op::Combine(_) | Op::Reduce { .. } => element_wise(graph, node),
         Op::Conv2d { .. } | Op::ConvTranspose2d { .. } | Op::DepthwiseConv2d { .. } | Op::Linear { .. } => {
-            product(graph, node).is_some()
+            let halves = !graph.ty(node.outputs[0]).is(ScalarType::Float);
+            match product(graph, node) {
+                Some(Product::Dynamic(_)) if halves => return Takes::ToFloat,
+                product => product.is_some(),
+            }
         }
         Op::Reshape { .. }
         | Op::Copy
@@ -71,8 +75,10 @@ fn takes_as_it_is(graph: &Graph, node: &Node) -> bool {
         | Op::Slice { .. }
         | Op::Concat { .. }
         | Op::MaxPool2d { .. } => moves_integers(graph, node),
+        Op::Pad { .. } => moves_integers(graph, node) && border(graph, node).is_some(),
         _ => false,
-    }
+    };
+    if as_it_is { Takes::AsItIs } else { Takes::InFloat }
 }
 
 /// Whether all values of a node are integers of one meaning, so that moving or comparing them is enough.

@@ -16,7 +16,7 @@ pub(crate) enum Product {
         /// The scales of input and output.
         scales: (f32, f32),
     },
-    /// With scales found at run time, to numbers.
+    /// With scales found at run time, to numbers: `float32`, which become halves afterwards if that is wanted.
     Dynamic(Kind),
 }
 
@@ -84,8 +84,11 @@ fn dynamic_form(graph: &Graph, node: &Node, dims: usize) -> Option<Kind> {
         Op::Linear { .. } => dims == 1,
         _ => dims == 3,
     };
-    let float = |value: ValueId| graph.ty(value).is(ScalarType::Float);
-    let numbers = node.inputs.get(2).copied().is_none_or(float) && float(node.outputs[0]);
+    let is_number = |value: ValueId| {
+        let kinds = [ScalarType::Float, ScalarType::Half, ScalarType::BFloat16];
+        kinds.into_iter().any(|dtype| graph.ty(value).is(dtype))
+    };
+    let numbers = node.inputs.get(2).copied().is_none_or(is_number) && is_number(node.outputs[0]);
     weights(graph, node).filter(|_| rows && numbers)
 }
 
@@ -108,6 +111,21 @@ fn weights(graph: &Graph, node: &Node) -> Option<Kind> {
             (node.op == Op::Linear { transposed: false } && whole).then_some(Kind::Groups(*size))
         }
         _ => None,
+    }
+}
+
+/// The byte that a border around bytes of one scale holds: the nearest to its number.
+pub(crate) fn border(graph: &Graph, node: &Node) -> Option<u8> {
+    let Op::Pad { value, .. } = node.op else { return None };
+    let Quantized { storage, scheme: Scheme::PerTensor { scale, zero } } = graph.ty(node.outputs[0]).quantized()?
+    else {
+        return None;
+    };
+    let step = (value / scale).round_ties_even() + *zero as f32;
+    match storage {
+        Storage::Int8 => Some((step.clamp(-128.0, 127.0) as i8).cast_unsigned()),
+        Storage::UInt8 => Some(step.clamp(0.0, 255.0) as u8),
+        Storage::Int32 | Storage::Int4 => None,
     }
 }
 

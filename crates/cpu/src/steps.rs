@@ -22,7 +22,7 @@ pub(crate) use convolution::{Convolution, DepthwiseConvolution, Filter, Gated, P
 use elementwise::combine;
 pub(crate) use elementwise::{Combine, Map, Mean, Softmax};
 pub(crate) use image::{ArgMaxPool, Pool, PoolKind, ResizeBilinear, ResizeNearest};
-pub(crate) use layout::{Concat, Pad, Rearrange};
+pub(crate) use layout::{Border, Concat, Pad, Rearrange};
 pub(crate) use matmul::MatMul;
 pub(crate) use norm::{Affine, LayerNorm};
 pub(crate) use quantized::{ConvolutionDynamic, ConvolutionInt8, DepthwiseInt8, WinogradInt8};

@@ -462,7 +462,7 @@ mod tests {
                     self.bytes.iter().find(|(known, _)| *known == &**name).map(|(_, bytes)| &bytes[..])
                 }
                 Source::Bytes(bytes) => Some(bytes),
-                Source::Payload(_) | Source::Value(_) => None,
+                Source::Payload(_) | Source::Program(_) | Source::Value(_) => None,
             }
         }
 

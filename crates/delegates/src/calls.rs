@@ -60,13 +60,16 @@ pub fn graphs(method: Method<'_>, is_own: impl Fn(&str) -> bool) -> Vec<Option<G
     let (plan, program) = (method.plan(), method.program());
     let graph = |delegate: BackendDelegate<'_>| {
         delegate.id().filter(|&name| name == XnnpackBackend::NAME && is_own(name))?;
-        let payload = match program.file().delegate_payload(delegate)? {
-            Payload::Inline(bytes) => bytes,
+        let (payload, position) = match program.file().delegate_payload(delegate)? {
+            Payload::Inline(bytes) => (bytes, program.position(bytes)),
             Payload::Segment(range) => {
-                program.loader().load(range.start, range.end.checked_sub(range.start)?, Part::Delegate)?
+                let length = range.end.checked_sub(range.start)?;
+                (program.loader().load(range.start, length, Part::Delegate)?, Some(range.start))
             }
         };
-        xnnpack::import(payload).ok()
+        let mut graph = xnnpack::import(payload).ok()?;
+        xnnpack::place_inline_constants(&mut graph, payload, position);
+        Some(graph)
     };
     // One delegate alone is planned as well by itself.
     match plan.chains().iter().map(|chain| chain.instructions().len()).sum() {

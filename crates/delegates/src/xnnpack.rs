@@ -1,7 +1,7 @@
 //! `XnnpackBackend`: payloads of the XNNPACK delegate on the CPU engine.
 //!
-//! At load the payload becomes a graph and the graph a model. Weights stay where they are, named data of the program,
-//! until a run first needs them, and leave memory once they are packed.
+//! At load the payload becomes a graph and the graph a model. Weights stay where they are, named data of the program or a
+//! part of the payload, until a run first needs them, and leave memory once they are packed.
 
 mod import;
 
@@ -10,6 +10,7 @@ pub use import::import;
 use sconce_core::{Backend, Code, CompileSpecs, Delegate, Fault, InitContext, OptionValue, Owned, RuntimeOption};
 use sconce_cpu::{Model, Options};
 use sconce_graph::{Graph, Source};
+use std::ops::Range;
 
 /// Runs what was delegated to XNNPACK. The runtime option `exact` leaves out methods that round more than plain sums of
 /// products do; `instructions` names the instruction set.
@@ -45,7 +46,7 @@ impl Backend for XnnpackBackend {
             Fault::new(Code::DelegateInvalidCompatibility, "its payload cannot be run")
         };
         let mut graph = import(processed).map_err(|error| incompatible(&error))?;
-        keep_inline_constants(&mut graph, processed);
+        place_inline_constants(&mut graph, processed, context.position());
         let names = Names::of(&graph, context.program());
         let constants = InProgram { program: context.program(), names: &names, values: Vec::new() };
         let options = Options { width: context.parallel().width(), ..self.options.unwrap_or_default() };
@@ -72,12 +73,20 @@ fn apply(options: Options, option: &RuntimeOption<'_>) -> Option<Options> {
     }
 }
 
-/// Copies constants out of a payload that will not outlive `init`. (Programs of today keep theirs in named data.)
-fn keep_inline_constants(graph: &mut Graph, payload: &[u8]) {
+/// Says where in the program's file the constants of a payload at this position are; copies them, if it has none: the
+/// payload does not outlive `init`. (Programs of today keep constants in named data.)
+pub(crate) fn place_inline_constants(graph: &mut Graph, payload: &[u8], position: Option<u64>) {
     for constant in &mut graph.constants {
-        if let Source::Payload(range) = &constant.source {
-            let bytes = payload.get(range.clone()).unwrap_or_default();
-            constant.source = Source::Bytes(bytes.into());
-        }
+        let Source::Payload(range) = &constant.source else { continue };
+        constant.source = match position.and_then(|position| moved(range, position)) {
+            Some(range) => Source::Program(range),
+            None => Source::Bytes(payload.get(range.clone()).unwrap_or_default().into()),
+        };
     }
+}
+
+/// A range that counts from a position.
+fn moved(range: &Range<usize>, position: u64) -> Option<Range<u64>> {
+    let place = |at: usize| position.checked_add(u64::try_from(at).ok()?);
+    Some(place(range.start)?..place(range.end)?)
 }

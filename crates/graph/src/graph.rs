@@ -44,6 +44,8 @@ pub enum Source {
     Named(Arc<str>),
     /// In this range of the delegate's payload.
     Payload(Range<usize>),
+    /// In this range of the program's file.
+    Program(Range<u64>),
     /// In the value of this number of the program's method.
     Value(u32),
     /// Here.
@@ -256,15 +258,6 @@ impl Graph {
             counts[value.index()] += 1;
         }
         counts
-    }
-
-    /// Lets every reader of `from` read `to`.
-    pub fn replace_reads(&mut self, from: ValueId, to: ValueId) {
-        let replace = |value| if value == from { to } else { value };
-        self.nodes.iter_mut().for_each(|node| node.map_reads(replace));
-        for output in &mut self.outputs {
-            *output = replace(*output);
-        }
     }
 
     /// Drops values and constants that nothing refers to, and numbers the rest in the order of their first mention:

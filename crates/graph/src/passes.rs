@@ -21,7 +21,7 @@ pub use affine::fold_affine;
 pub use attention::find_attention;
 pub use concat::simplify_concats;
 pub use dead::remove_dead;
-pub use float::{compute_in_float, drop_narrowing, join_conversions};
+pub use float::{Takes, compute_in_float, join_conversions};
 pub use functions::find_functions;
 pub use fuse::fuse_steps;
 pub use numbers::fold_numbers;

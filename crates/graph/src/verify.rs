@@ -72,6 +72,11 @@ pub fn verify(graph: &Graph) -> Result<(), Invalid> {
         if !node.then.is_empty() && node.outputs.len() != 1 {
             return invalid(format!("node {place}, {node}, has further steps and several outputs"));
         }
+        if let Some(ty) = node.outputs.iter().map(|&id| graph.ty(id)).find(|ty| !takes_steps(&ty.element))
+            && !node.then.is_empty()
+        {
+            return invalid(format!("node {place}, {node}, has further steps and makes {ty}"));
+        }
         if let Some(other) = node.reads().skip(node.inputs.len()).find(|&id| graph.ty(id).sizes() != expected[0]) {
             return invalid(format!("node {place}, {node}: {other} is not of the result's size {:?}", expected[0]));
         }
@@ -97,6 +102,14 @@ fn make(made: &mut [bool], id: ValueId) -> Result<(), Invalid> {
             *made = true;
             Ok(())
         }
+    }
+}
+
+/// Whether steps can make such elements: numbers, or integers of one scale.
+fn takes_steps(element: &Element) -> bool {
+    match element {
+        Element::Plain(_) => true,
+        Element::Quantized(quantized) => matches!(quantized.scheme, Scheme::PerTensor { .. }),
     }
 }
 

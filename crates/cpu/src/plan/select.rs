@@ -1,9 +1,9 @@
 //! Which step does what a node says.
 
 use crate::model::Options;
-use crate::quantize::{Product, element_wise, gate, limits, per_tensor, product};
+use crate::quantize::{Product, border, element_wise, gate, limits, per_tensor, product};
 use crate::steps::{
-    Affine, After, Any, ArgMaxPool, Attention, Combine, CombineKinds, Compare, Concat, Convert, Convolution,
+    Affine, After, Any, ArgMaxPool, Attention, Border, Combine, CombineKinds, Compare, Concat, Convert, Convolution,
     ConvolutionDynamic, ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Fill, Filter, GateBytes, Gated, Kind,
     LayerNorm, MOST_AFTER, Map, MapBytes, MatMul, Mean, MeanInt8, Not, Pad, Parameters, Pixels, Pool, PoolKind,
     Rearrange, Repeat, ResizeBilinear, ResizeNearest, Select, Softmax, Step, SumBytes, Tail, ToBytes, Winograd,
@@ -142,7 +142,11 @@ impl Site<'_> {
             }
             Op::Pad { before, value, .. } => {
                 let (shape, padded) = (self.input(0).to_vec(), self.output().to_vec());
-                self.floats(Pad { shape, padded, before: before.clone(), value: *value })
+                let pad = |border| Pad { shape, padded, before: before.clone(), border };
+                match border(self.graph, self.node) {
+                    Some(byte) => self.element_size().map(|_| self.step(pad(Border::Byte(byte)), 1, 0)),
+                    None => self.floats(pad(Border::Number(*value))),
+                }
             }
             Op::Concat { axis } => self.concat(*axis),
             Op::Reshape { .. } | Op::Copy => {
@@ -286,7 +290,7 @@ impl Site<'_> {
         let (&k, rows) = self.input(0).split_last()?;
         let (&n, _) = self.output().split_last()?;
         let rows = element_count(rows)?;
-        if self.graph.as_constant(self.node.inputs[1]).is_some() {
+        if self.node.inputs[1..].iter().all(|&input| self.graph.as_constant(input).is_some()) {
             let layout = if transposed { Filter::Columns } else { Filter::Rows };
             return self.packed(Conv2d::linear(rows, k, n), layout, rows);
         }
@@ -391,6 +395,7 @@ impl Site<'_> {
                 Some(Selected { step, reads: vec![self.node.inputs[0]], scratch, before: Vec::new() })
             }
             Some(Product::Dynamic(kind)) => {
+                self.is_float(self.node.outputs[0]).then_some(())?;
                 let after = self.after(1);
                 let step = ConvolutionDynamic { node, conv, filter, kind, layout, bias, rows, after };
                 Some(self.step(step, 1, scratch(kind)))

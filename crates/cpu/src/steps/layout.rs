@@ -139,6 +139,13 @@ impl Step for Concat {
     }
 }
 
+/// What a border holds.
+pub(crate) enum Border {
+    Number(f32),
+    /// An integer with the scale of those inside.
+    Byte(u8),
+}
+
 /// A border around the input.
 pub(crate) struct Pad {
     /// Sizes of the input.
@@ -147,22 +154,34 @@ pub(crate) struct Pad {
     pub(crate) padded: Vec<usize>,
     /// Where the input starts in the output, per dimension.
     pub(crate) before: Vec<usize>,
-    pub(crate) value: f32,
+    pub(crate) border: Border,
 }
 
 impl Step for Pad {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         let (from, to) = (contiguous_strides(&self.shape), contiguous_strides(&self.padded));
         let rank = self.shape.len();
-        super::elements_mut::<f32>(buffers.output).fill(self.value);
+        let size = match self.border {
+            Border::Number(number) => {
+                super::elements_mut::<f32>(buffers.output).fill(number);
+                size_of::<f32>()
+            }
+            Border::Byte(byte) => {
+                buffers.output.fill(byte);
+                1
+            }
+        };
         let layout = Copy { shape: &self.shape, from_strides: &from[..rank], to_strides: &to[..rank] };
         let start: usize = self.before.iter().zip(to).map(|(before, stride)| before * stride).sum();
         if !buffers.read(0).is_empty() {
-            copy(context.isa, context.par, 4, &layout, buffers.read(0), &mut buffers.output[start * 4..]);
+            copy(context.isa, context.par, size, &layout, buffers.read(0), &mut buffers.output[start * size..]);
         }
     }
 
     fn describe(&self) -> String {
-        format!("border of {} around {:?}", self.value, self.shape)
+        match self.border {
+            Border::Number(number) => format!("border of {number} around {:?}", self.shape),
+            Border::Byte(byte) => format!("border of byte {byte} around {:?}", self.shape),
+        }
     }
 }

@@ -232,10 +232,7 @@ impl<'f, 'k, 'a> Builder<'f, 'k, 'a> {
             moved.move_constants(constants);
             *place = Some(self.graph.value(moved.ty, moved.origin));
         }
-        for constant in &inner.constants {
-            (!matches!(constant.source, Source::Payload(_))).then_some(())?;
-            self.graph.constants.push(constant.clone());
-        }
+        self.graph.constants.extend(inner.constants.iter().cloned());
         // An input that is not listed cannot be passed.
         map.iter().all(Option::is_some).then_some(())?;
         let moved = |id: ValueId| map[id.index()].unwrap_or(id);

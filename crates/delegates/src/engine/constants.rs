@@ -1,4 +1,5 @@
-//! The constants of a graph in the program that it came with: its named data, and values of the method that is run.
+//! The constants of a graph in the program that it came with: its named data, parts of its payloads, and values of the
+//! method that is run.
 //!
 //! A program lists its named data in no order. The list is walked once, when a delegate is made; from then on a name is
 //! one step away.
@@ -38,7 +39,7 @@ impl Names {
         };
         let names = graph.constants.iter().filter_map(|constant| match &constant.source {
             Source::Named(key) => Some((key.clone(), place(key)?)),
-            Source::Payload(_) | Source::Bytes(_) | Source::Value(_) => None,
+            Source::Payload(_) | Source::Program(_) | Source::Bytes(_) | Source::Value(_) => None,
         });
         Self(names.collect())
     }
@@ -52,15 +53,24 @@ pub(crate) struct InProgram<'p> {
     pub(crate) values: Vec<(u32, &'p [u8])>,
 }
 
+impl<'p> InProgram<'p> {
+    fn load(&self, range: &Range<u64>) -> Option<&'p [u8]> {
+        self.program.loader().load(range.start, range.end.checked_sub(range.start)?, Part::Delegate)
+    }
+
+    fn release_range(&self, range: &Range<u64>) {
+        self.program.loader().release(range.start, range.end.saturating_sub(range.start));
+    }
+}
+
 impl Constants for InProgram<'_> {
     fn bytes<'a>(&'a self, source: &'a Source) -> Option<&'a [u8]> {
         match source {
             Source::Named(key) => match self.names.0.get(key)? {
                 Place::External(entry) => self.program.external().bytes(*entry),
-                Place::Program(range) => {
-                    self.program.loader().load(range.start, range.end.checked_sub(range.start)?, Part::Delegate)
-                }
+                Place::Program(range) => self.load(range),
             },
+            Source::Program(range) => self.load(range),
             Source::Value(value) => {
                 let place = self.values.binary_search_by_key(value, |(value, _)| *value).ok()?;
                 self.values.get(place).map(|(_, bytes)| *bytes)
@@ -71,13 +81,14 @@ impl Constants for InProgram<'_> {
     }
 
     fn release(&self, source: &Source) {
-        let Source::Named(key) = source else { return };
-        match self.names.0.get(key) {
-            Some(Place::External(entry)) => self.program.external().release(*entry),
-            Some(Place::Program(range)) => {
-                self.program.loader().release(range.start, range.end.saturating_sub(range.start));
-            }
-            None => {}
+        match source {
+            Source::Named(key) => match self.names.0.get(key) {
+                Some(Place::External(entry)) => self.program.external().release(*entry),
+                Some(Place::Program(range)) => self.release_range(range),
+                None => {}
+            },
+            Source::Program(range) => self.release_range(range),
+            Source::Payload(_) | Source::Bytes(_) | Source::Value(_) => {}
         }
     }
 

@@ -287,17 +287,49 @@ impl<'a> Graph<'a> {
 
     /// The graph as a payload with a header.
     pub fn write(&self) -> Vec<u8> {
-        let inline: Vec<&[u8]> = self
-            .constants
-            .iter()
-            .map(|constant| if let Constant::Bytes(bytes) = constant { &bytes[..] } else { &[] })
-            .collect();
+        let inline = self.inline();
         let (data, offsets) = pack(&inline, ALIGNMENT);
-        assemble(&self.flatbuffer(&offsets), &data)
+        let constants = |b: &mut Builder| {
+            let nowhere = b.string("");
+            let mut constants = Vec::from([b.table(&[Slot::U64(0), Slot::U64(0), nowhere])]);
+            for (constant, offset) in self.constants.iter().zip(offsets.iter().skip(1)) {
+                constants.push(match constant {
+                    Constant::Bytes(bytes) => b.table(&[Slot::U64(*offset), Slot::U64(bytes.len() as u64)]),
+                    Constant::Named { key, size } => {
+                        let key = b.string(key);
+                        b.table(&[Slot::U64(u64::MAX), Slot::U64(*size), key])
+                    }
+                });
+            }
+            [Slot::Absent, Slot::Absent, b.vector(&constants)]
+        };
+        assemble(&self.flatbuffer(constants, FileKind::Xnnpack.identifier()), &data)
     }
 
-    /// The FlatBuffers part. The first offset is that of the placeholder.
-    fn flatbuffer(&self, offsets: &[u64]) -> Vec<u8> {
+    /// The graph as a payload of the old form: the FlatBuffers part alone, with the constants inside. It knows no names;
+    /// a constant that has one is empty there.
+    pub fn write_without_header(&self) -> Vec<u8> {
+        let constants = |b: &mut Builder| {
+            let mut buffers = Vec::from([b.table(&[])]);
+            for bytes in self.inline() {
+                let storage = b.bytes(bytes, ALIGNMENT);
+                buffers.push(b.table(&[storage]));
+            }
+            [b.vector(&buffers), Slot::Absent, Slot::Absent]
+        };
+        self.flatbuffer(constants, *b"XN00")
+    }
+
+    /// The bytes of constants in the payload, nothing for those that have names.
+    fn inline(&self) -> Vec<&[u8]> {
+        self.constants
+            .iter()
+            .map(|constant| if let Constant::Bytes(bytes) = constant { &bytes[..] } else { &[] })
+            .collect()
+    }
+
+    /// The FlatBuffers part; `constants` writes its last three fields.
+    fn flatbuffer(&self, constants: impl FnOnce(&mut Builder) -> [Slot; 3], identifier: [u8; 4]) -> Vec<u8> {
         let mut b = Builder::new();
         let nodes = b.tables(&self.nodes, |b, node| {
             let (number, operation) = node.operation.write(b);
@@ -314,21 +346,10 @@ impl<'a> Graph<'a> {
         let (inputs, outputs) = (b.scalars(&external(EXTERNAL_INPUT)), b.scalars(&external(EXTERNAL_OUTPUT)));
         let ids = self.values.iter().filter(|value| value.storage.external().1 != 0);
         let externs = ids.map(|value| value.storage.external().0.saturating_add(1)).max().unwrap_or(0);
-        let nowhere = b.string("");
-        let mut constants = Vec::from([b.table(&[Slot::U64(0), Slot::U64(0), nowhere])]);
-        for (constant, offset) in self.constants.iter().zip(offsets.iter().skip(1)) {
-            constants.push(match constant {
-                Constant::Bytes(bytes) => b.table(&[Slot::U64(*offset), Slot::U64(bytes.len() as u64)]),
-                Constant::Named { key, size } => {
-                    let key = b.string(key);
-                    b.table(&[Slot::U64(u64::MAX), Slot::U64(*size), key])
-                }
-            });
-        }
-        let (constants, version) = (b.vector(&constants), b.string(&self.version));
-        let unused = Slot::Absent;
-        let root = b.table(&[version, nodes, values, Slot::U32(externs), inputs, outputs, unused, unused, constants]);
-        b.finish(root, FileKind::Xnnpack.identifier())
+        let [buffers, sizes, data] = constants(&mut b);
+        let version = b.string(&self.version);
+        let root = b.table(&[version, nodes, values, Slot::U32(externs), inputs, outputs, buffers, sizes, data]);
+        b.finish(root, identifier)
     }
 }
 

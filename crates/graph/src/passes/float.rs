@@ -3,10 +3,10 @@
 //! Around a node that the engine does not take as it is, inputs of other elements are converted to `float32` and the
 //! result is converted back, so that every value keeps its type and the numbers are those of the quantised program (each
 //! result is rounded to its scale). Filters and biases that are constants stay as they are: engines read them when they
-//! pack them. [`drop_narrowing`] then takes out what half-precision values would only lose bits by: a `float32` that
-//! becomes half and `float32` again.
+//! pack them. A half-precision result that another such node reads is read as it was before it was converted back: it
+//! would only lose bits. A conversion that stands in the program stays.
 
-use crate::graph::{Graph, Node, Origin, ValueId};
+use crate::graph::{Graph, Node, Origin, Then, ValueId};
 use crate::op::Op;
 use crate::types::{Element, Quantized, Scheme};
 use sconce_format::ScalarType;
@@ -14,31 +14,58 @@ use std::collections::HashMap;
 
 const FLOAT: Element = Element::Plain(ScalarType::Float);
 
-/// Converts around every node for which `native` is false; answers how many conversions it took.
-pub fn compute_in_float(graph: &mut Graph, native: impl Fn(&Graph, &Node) -> bool) -> usize {
-    let mut widened = HashMap::new();
+/// How an engine takes a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// With the elements it has.
+    AsItIs,
+    /// With the inputs it has; it makes `float32`.
+    ToFloat,
+    /// With `float32` in place of what is narrower.
+    InFloat,
+}
+
+/// Converts around nodes as `takes` says; answers how many conversions there are more.
+pub fn compute_in_float(graph: &mut Graph, takes: impl Fn(&Graph, &Node) -> Takes) -> usize {
+    let mut wide = HashMap::new();
     let before = graph.nodes.len();
     for mut node in std::mem::take(&mut graph.nodes) {
-        if native(graph, &node) {
+        let takes = takes(graph, &node);
+        if takes != Takes::AsItIs {
+            widen_reads(graph, &mut wide, &mut node, takes);
+        }
+        // From `float32`, a conversion leads anywhere.
+        if takes == Takes::AsItIs || node.op == Op::Convert {
             graph.nodes.push(node);
             continue;
-        }
-        let weights = if has_weights(&node.op) { 1 } else { usize::MAX };
-        for place in 0..node.inputs.len() {
-            let input = node.inputs[place];
-            if place < weights || graph.as_constant(input).is_none() {
-                node.inputs[place] = widen(graph, &mut widened, input);
-            }
         }
         let outputs = node.outputs.clone();
         node.outputs = outputs.iter().map(|&output| twin(graph, output)).collect();
         let narrowed: Vec<_> = outputs.into_iter().zip(node.outputs.clone()).filter(|(old, new)| old != new).collect();
         graph.nodes.push(node);
-        for (output, wide) in narrowed {
-            graph.nodes.push(Node::new(Op::Convert, vec![wide], vec![output]));
+        for (output, made) in narrowed {
+            graph.nodes.push(Node::new(Op::Convert, vec![made], vec![output]));
+            if let Element::Plain(_) = graph.ty(output).element {
+                wide.insert(output, made);
+            }
         }
     }
-    graph.nodes.len() - before
+    let more = graph.nodes.len() - before;
+    more.saturating_sub(super::remove_dead(graph))
+}
+
+/// Lets a node read `float32`: all but weights that are constants, or only what the steps after it read.
+fn widen_reads(graph: &mut Graph, wide: &mut HashMap<ValueId, ValueId>, node: &mut Node, takes: Takes) {
+    let constant = node.inputs.iter().skip(1).all(|&input| graph.as_constant(input).is_some());
+    let inputs = if has_weights(&node.op) && constant { 1 } else { node.inputs.len() };
+    if takes == Takes::InFloat {
+        node.inputs.iter_mut().take(inputs).for_each(|input| *input = widen(graph, wide, *input));
+    }
+    for then in &mut node.then {
+        if let Then::Add(value) | Then::Multiply(value) = then {
+            *value = widen(graph, wide, *value);
+        }
+    }
 }
 
 /// Whether inputs from the second on are weights.
@@ -55,11 +82,11 @@ fn is_narrow(element: &Element) -> bool {
 }
 
 /// The value as `float32`.
-fn widen(graph: &mut Graph, widened: &mut HashMap<ValueId, ValueId>, value: ValueId) -> ValueId {
+fn widen(graph: &mut Graph, wide: &mut HashMap<ValueId, ValueId>, value: ValueId) -> ValueId {
     if !is_narrow(&graph.ty(value).element) {
         return value;
     }
-    *widened.entry(value).or_insert_with(|| {
+    *wide.entry(value).or_insert_with(|| {
         let ty = graph.ty(value).with_element(FLOAT);
         graph.node(Op::Convert, vec![value], ty)
     })
@@ -74,25 +101,6 @@ fn twin(graph: &mut Graph, value: ValueId) -> ValueId {
         }
         false => value,
     }
-}
-
-/// Lets readers of a `float32` that was half for a moment read the original; answers how many there were.
-pub fn drop_narrowing(graph: &mut Graph) -> usize {
-    let makers = graph.makers();
-    let mut replaced = Vec::new();
-    for node in graph.nodes.iter().filter(|node| node.op == Op::Convert && node.then.is_empty()) {
-        let half = node.inputs[0];
-        let Some(maker) = makers[half.index()].map(|place| &graph.nodes[place]) else { continue };
-        let narrow = matches!(graph.ty(half).element, Element::Plain(ScalarType::Half | ScalarType::BFloat16));
-        if narrow && maker.op == Op::Convert && maker.then.is_empty() && graph.ty(maker.inputs[0]).element == FLOAT {
-            replaced.push((node.outputs[0], maker.inputs[0]));
-        }
-    }
-    for &(from, to) in &replaced {
-        graph.replace_reads(from, to);
-    }
-    super::remove_dead(graph);
-    replaced.len()
 }
 
 /// Joins a conversion to `float32`, with what follows it, and the conversion that alone reads its result, if no more than `most`
@@ -135,7 +143,8 @@ mod tests {
                     %2: q8{scale: 0.5, zero: 1}[4] = copy %1\n\
                     output %2\n";
         let mut graph = crate::parse(text).unwrap();
-        assert_eq!(compute_in_float(&mut graph, |_, node| node.op == Op::Copy), 2);
+        let takes = |_: &Graph, node: &Node| if node.op == Op::Copy { Takes::AsItIs } else { Takes::InFloat };
+        assert_eq!(compute_in_float(&mut graph, takes), 2);
         crate::verify(&graph).unwrap();
         graph.compact();
         let expected = "%0: q8{scale: 0.5, zero: 1}[4] = input\n\
@@ -170,8 +179,7 @@ mod tests {
                     %2: float16[4] = exp %1\n\
                     output %2\n";
         let mut graph = crate::parse(text).unwrap();
-        compute_in_float(&mut graph, |_, _| false);
-        assert_eq!(drop_narrowing(&mut graph), 1);
+        assert_eq!(compute_in_float(&mut graph, |_, _| Takes::InFloat), 2);
         graph.compact();
         let expected = "%0: float16[4] = input\n\
                         %1: float32[4] = convert %0\n\
@@ -179,6 +187,59 @@ mod tests {
                         %3: float32[4] = exp %2\n\
                         %4: float16[4] = convert %3\n\
                         output %4\n";
+        assert_eq!(graph.to_string(), expected);
+    }
+    /// The first two conversions round to half and the program says so; the fourth node reads what they made.
+    #[test]
+    fn conversions_of_the_program_stay() {
+        let text = "%0: float32[4] = input\n\
+                    %1: bfloat16[4] = convert %0\n\
+                    %2: float32[4] = convert %1\n\
+                    %3: bfloat16[4] = abs %1\n\
+                    %4: float32[4] = convert %3\n\
+                    output %2, %4\n";
+        let mut graph = crate::parse(text).unwrap();
+        let takes = |_: &Graph, node: &Node| if node.op == Op::Convert { Takes::AsItIs } else { Takes::InFloat };
+        assert_eq!(compute_in_float(&mut graph, takes), 2);
+        crate::verify(&graph).unwrap();
+        graph.compact();
+        let expected = "%0: float32[4] = input\n\
+                        %1: bfloat16[4] = convert %0\n\
+                        %2: float32[4] = convert %1\n\
+                        %3: float32[4] = convert %1\n\
+                        %4: float32[4] = abs %3\n\
+                        %5: bfloat16[4] = convert %4\n\
+                        %6: float32[4] = convert %5\n\
+                        output %2, %6\n";
+        assert_eq!(graph.to_string(), expected);
+    }
+
+    /// A product of rows of bytes gives halves, and the next rows find their scales in what it computed.
+    #[test]
+    fn only_the_result_is_converted() {
+        let text = "@0 = \"scales\"\n\
+                    %0: float16[1, 4] = input\n\
+                    %1: q8{token: 1}[1, 4] = convert %0\n\
+                    %2: q8{axis: 0, scales: @0, zero: 0}[4, 4] = constant \"w\"\n\
+                    %3: float16[1, 4] = linear %1, %2 {transposed: false} then add %0\n\
+                    %4: q8{token: 1}[1, 4] = convert %3\n\
+                    %5: float16[1, 4] = linear %4, %2 {transposed: false}\n\
+                    output %5\n";
+        let mut graph = crate::parse(text).unwrap();
+        let takes = |_: &Graph, node: &Node| if node.op == Op::Convert { Takes::InFloat } else { Takes::ToFloat };
+        assert_eq!(compute_in_float(&mut graph, takes), 2);
+        crate::verify(&graph).unwrap();
+        graph.compact();
+        let expected = "%0: float16[1, 4] = input\n\
+                        %1: float32[1, 4] = convert %0\n\
+                        %2: q8{token: 1}[1, 4] = convert %1\n\
+                        @1 = \"scales\"\n\
+                        %3: q8{axis: 0, scales: @1, zero: 0}[4, 4] = constant \"w\"\n\
+                        %4: float32[1, 4] = linear %2, %3 {transposed: false} then add %1\n\
+                        %5: q8{token: 1}[1, 4] = convert %4\n\
+                        %6: float32[1, 4] = linear %5, %3 {transposed: false}\n\
+                        %7: float16[1, 4] = convert %6\n\
+                        output %7\n";
         assert_eq!(graph.to_string(), expected);
     }
 }

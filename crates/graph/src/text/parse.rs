@@ -7,6 +7,8 @@ use crate::types::{Dim, Element, Quantized, Scheme, Storage, Symbol, Type};
 use sconce_format::ScalarType;
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
+use std::str::Chars;
 
 /// Where a text stops being a graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,13 +121,25 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// A name in quotes, with what does not print as `{:?}` writes it.
+    fn quoted(&mut self) -> Result<String, ParseError> {
+        let (mut name, mut chars) = (String::new(), self.rest.chars());
+        chars.next();
+        loop {
+            match chars.next() {
+                Some('"') => break,
+                Some('\\') => name.push(escaped(&mut chars).ok_or_else(|| self.error("names without such escapes"))?),
+                Some(sign) => name.push(sign),
+                None => return Err(self.error("a closing quote")),
+            }
+        }
+        self.rest = chars.as_str().trim_start();
+        Ok(name)
+    }
+
     fn source(&mut self) -> Result<Source, ParseError> {
-        if self.take("\"") {
-            let Some((name, rest)) = self.rest.split_once('"') else {
-                return Err(self.error("a closing quote"));
-            };
-            self.rest = rest.trim_start();
-            return Ok(Source::Named(name.into()));
+        if self.rest.starts_with('"') {
+            return Ok(Source::Named(self.quoted()?.into()));
         }
         if self.rest.starts_with('[') {
             return Ok(Source::Bytes(self.list(Self::number::<u8>)?.into()));
@@ -133,10 +147,16 @@ impl<'a> Parser<'a> {
         if self.take("value ") {
             return Ok(Source::Value(self.number()?));
         }
-        let range = self.word()?;
-        let bounds = range.split_once("..").and_then(|(start, end)| Some((start.parse().ok()?, end.parse().ok()?)));
-        let (start, end) = bounds.ok_or_else(|| self.error("a range such as 0..16"))?;
-        Ok(Source::Payload(start..end))
+        if self.take("program ") {
+            return self.range().map(Source::Program);
+        }
+        self.range().map(Source::Payload)
+    }
+
+    fn range<T: std::str::FromStr>(&mut self) -> Result<Range<T>, ParseError> {
+        let bounds = self.word()?.split_once("..");
+        let bounds = bounds.and_then(|(start, end)| Some(start.parse().ok()?..end.parse().ok()?));
+        bounds.ok_or_else(|| self.error("a range such as 0..16"))
     }
 }
 
@@ -258,6 +278,23 @@ impl Reader {
             ids.push(id);
         }
         Ok(ids)
+    }
+}
+
+/// The sign that is meant by what follows a backslash.
+fn escaped(chars: &mut Chars<'_>) -> Option<char> {
+    match chars.next()? {
+        'n' => Some('\n'),
+        'r' => Some('\r'),
+        't' => Some('\t'),
+        '0' => Some('\0'),
+        sign @ ('"' | '\'' | '\\') => Some(sign),
+        'u' => {
+            let (digits, rest) = chars.as_str().strip_prefix('{')?.split_once('}')?;
+            *chars = rest.chars();
+            char::from_u32(u32::from_str_radix(digits, 16).ok()?)
+        }
+        _ => None,
     }
 }
 

@@ -99,6 +99,7 @@ impl fmt::Display for Source {
         match self {
             Self::Named(name) => write!(f, "{name:?}"),
             Self::Payload(range) => write!(f, "{range:?}"),
+            Self::Program(range) => write!(f, "program {range:?}"),
             Self::Value(index) => write!(f, "value {index}"),
             Self::Bytes(bytes) => write!(f, "{bytes:?}"),
         }

@@ -1,6 +1,6 @@
 //! Text to graph and back.
 
-use crate::{parse, verify};
+use crate::{Source, parse, verify};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// One statement of every kind.
@@ -29,7 +29,7 @@ const EVERYTHING: &str = r#"%0: float32[1, 8, 8, 4] = input
 %21: float32[n <= 16, 16] = safe_softmax %20
 %22: float32[2, 9, 8] = constant "queries"
 %23: float32[1, 9, 2, 8] = constant "keys"
-%24: float32[9] = constant "mask"
+%24: float32[9] = constant program 96..132
 %25: float32[1, 9, 2, 8] = attention %22, %23, %23, %24 {scale: 0.5, safe: true, query: heads_first, key: positions_first, value: positions_first, result: positions_first, batch: true}
 output %7, %9, %13, %21, %25
 "#;
@@ -45,6 +45,46 @@ fn every_statement_reads_back() {
     assert!(once.contains("then add %4, clamp {low: 0, high: inf}"), "{once}");
 }
 
+/// Names come from programs, and may be anything: of quotes, backslashes, spaces, signs that do not print, and others.
+#[test]
+fn every_name_reads_back() {
+    const SIGNS: [char; 20] = [
+        '"',
+        '\'',
+        '\\',
+        'n',
+        'u',
+        '{',
+        '}',
+        '/',
+        ' ',
+        '\n',
+        '\r',
+        '\t',
+        '\0',
+        '\u{7f}',
+        '\u{301}',
+        '\u{2028}',
+        '\u{feff}',
+        'é',
+        '日',
+        '\u{1f600}',
+    ];
+    let mut state = 1u32;
+    let mut next = |below: u32| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) % below
+    };
+    for _ in 0..2000 {
+        let length = next(8);
+        let name: String = (0..length).map(|_| SIGNS[next(20) as usize]).collect();
+        let mut graph = parse("%0: float32[2] = constant \"w\" in order [0]\noutput %0\n").unwrap();
+        graph.constants[0].source = Source::Named(name.as_str().into());
+        let text = graph.to_string();
+        assert_eq!(parse(&text).as_ref(), Ok(&graph), "{text}");
+    }
+}
+
 #[test]
 fn errors_name_line_and_place() {
     for (text, expected) in [
@@ -52,6 +92,8 @@ fn errors_name_line_and_place() {
         ("%0: float32[4] = abs %1", "line 1: expected a definition of %1 before this, found ''"),
         ("%0: float32[4 = input", "line 1: expected ',' or ']', found '= input'"),
         ("%0: float32[1] = input\n%0: float32[1] = input", "line 2: expected one definition only of %0, found ''"),
+        ("%0: float32[1] = constant \"w", "line 1: expected a closing quote, found '\"w'"),
+        ("%0: float32[1] = constant \"\\q\"", "line 1: expected names without such escapes, found '\"\\q\"'"),
         ("%0: float3[1] = input", "line 1: expected the name of an element type before this, found '[1] = input'"),
     ] {
         assert_eq!(parse(text).unwrap_err().to_string(), expected);
@@ -69,6 +111,15 @@ fn the_verifier_finds_what_is_wrong() {
         (
             "%0: float32[4] = input\n%1: float32[2, 2] = input\n%2: float32[4] = abs %0 then add %1\noutput %2",
             "not of the result's size [4]",
+        ),
+        (
+            "%0: float32[2, 4] = input\n%1: q8{token: 1}[2, 4] = convert %0 then abs\noutput %1",
+            "has further steps and makes q8{token: 1}[2, 4]",
+        ),
+        (
+            "%0: float32[1] = input\n@0 = [0, 0, 128, 63]\n\
+             %1: q8{axis: 0, scales: @0, zero: 0}[1] = convert %0 then abs\noutput %1",
+            "has further steps and makes q8{axis: 0, scales: @0, zero: 0}[1]",
         ),
         ("%0: float32[4] = input\n%1: float32[4] = not %0\noutput %1", "has conditions that are no bools"),
         ("%0: float32[4] = input\n%1: float32[4] = select %0, %0, %0\noutput %1", "has conditions that are no bools"),
@@ -101,6 +152,7 @@ fn graphs_that_differ_in_their_text_differ_in_their_hash() {
         ("\"filter\"", "\"filter2\""),
         ("constant 16..80", "constant 16..96"),
         ("constant value 7", "constant value 8"),
+        ("constant program 96..132", "constant program 64..100"),
         ("n <= 16, 4] = input", "m <= 16, 4] = input"),
         ("safe_softmax", "softmax"),
         ("[16, 50]", "[16, 51]"),

@@ -99,6 +99,8 @@ fn payloads_without_header() {
         let written = graph.write();
         assert_eq!(&written[4..8], b"XH00");
         assert_eq!(model::Graph::read(&written), Ok(graph.clone()));
+        let old = graph.write_without_header();
+        assert_eq!((&old[4..8], model::Graph::read(&old)), (&b"XN00"[..], Ok(graph.clone())));
     }
     let expected = FileKind::Xnnpack;
     raw.identifier = *b"XN02";
