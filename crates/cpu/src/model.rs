@@ -128,6 +128,8 @@ impl Model {
             return Ok(plans[0].clone());
         }
         let (form, sizes) = self.form(forms, inputs).map_err(Error)?;
+        // A plan holds the weights of its form.
+        plans.retain(|plan| plan.is_of(&self.form) || forms.iter().any(|form| plan.is_of(form)));
         let plan = Arc::new(Plan::new(&form, sizes, &self.options, width, inputs).map_err(Error)?);
         plans.truncate(PLANS - 1);
         plans.insert(0, plan.clone());

@@ -137,6 +137,11 @@ impl Plan {
         self.width == width && self.inputs.iter().map(Shape::as_slice).eq(inputs.iter().copied())
     }
 
+    /// Whether it is for this form of the graph.
+    pub(crate) fn is_of(&self, form: &Arc<Lowered>) -> bool {
+        Arc::ptr_eq(&self.form, form)
+    }
+
     /// The form of the graph that it is for.
     pub(crate) fn form(&self) -> &Lowered {
         &self.form
