@@ -73,6 +73,12 @@ pub trait Delegate: Send + Sync {
     /// Makes the state of one session.
     fn new_state(&self) -> Result<Owned<dyn State>, Fault>;
 
+    /// Says in a sentence of any length why the last run of a session failed, and forgets it; the fault says it in short.
+    /// Nothing, if there is no more to say.
+    fn print_reason(&self, _state: &mut dyn State, _out: &mut dyn core::fmt::Write) -> core::fmt::Result {
+        Ok(())
+    }
+
     /// Runs. Arguments are inputs, then outputs; outputs are resized by taking them.
     fn execute(&self, state: &mut dyn State, call: &mut Call<'_>) -> Result<(), Fault>;
 }

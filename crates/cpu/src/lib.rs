@@ -8,6 +8,7 @@
 //! | module | the one thing it knows |
 //! |---|---|
 //! | `lower` | which passes a graph goes through |
+//! | `lowered` | for which sizes the form holds that they brought it into |
 //! | `quantize` | which quantised nodes are computed as they are |
 //! | `plan` | which step does what a node says, and where values lie |
 //! | `steps` | the steps, by family |
@@ -17,6 +18,7 @@
 #![deny(unsafe_code)]
 
 mod lower;
+mod lowered;
 mod memory;
 mod model;
 mod plan;

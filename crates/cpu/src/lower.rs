@@ -4,10 +4,10 @@ use crate::quantize::{Product, border, element_wise, product};
 use crate::steps::MOST_AFTER;
 use sconce_format::ScalarType;
 use sconce_graph::passes::Takes;
-use sconce_graph::{Constants, Element, Graph, Node, Op, Quantized, Scheme, passes};
+use sconce_graph::{Constants, Element, Graph, Node, Op, Quantized, Scheme, ValueId, passes};
 
-/// Brings a graph into the form that the steps take.
-pub(crate) fn lower(graph: &mut Graph, constants: &dyn Constants) {
+/// Brings a graph into the form that the steps take; answers the new number of each value that is left.
+pub(crate) fn lower(graph: &mut Graph, constants: &dyn Constants) -> Vec<Option<ValueId>> {
     passes::remove_dead(graph);
     passes::sink_transposes(graph);
     passes::simplify_transposes(graph);
@@ -24,8 +24,9 @@ pub(crate) fn lower(graph: &mut Graph, constants: &dyn Constants) {
     passes::fuse_steps(graph, takes_more_steps);
     passes::join_conversions(graph, MOST_AFTER);
     passes::simplify_concats(graph);
-    graph.compact();
+    let numbers = graph.compact();
     debug_assert_eq!(sconce_graph::verify(graph), Ok(()));
+    numbers
 }
 
 fn is_product(node: &Node) -> bool {

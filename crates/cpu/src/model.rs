@@ -1,18 +1,20 @@
 //! A graph made ready, and what a caller keeps to run it.
 
-use crate::lower::lower;
+use crate::lowered::Lowered;
 use crate::memory::{Bank, Memory, Pace};
 use crate::plan::Plan;
 use crate::profile::{Times, print_estimates};
 use crate::steps::Context;
-use crate::weights::{Known, Packed, check, model_name, packed_prefix};
-use sconce_graph::{Constants, Graph, Shape};
+use crate::weights::{Known, check, model_name, packed_prefix};
+use sconce_graph::{Constants, Graph, Shape, infer};
 use sconce_kernels::{Isa, Parallel};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Plans that a model keeps.
 const PLANS: usize = 8;
+/// Forms of a graph that a model keeps for sizes that the first one is not for.
+const FORMS: usize = 2;
 
 /// Why a graph cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,68 +67,99 @@ impl Options {
 /// A graph that is ready to be run, by any number of sessions at once.
 #[derive(Debug)]
 pub struct Model {
-    graph: Arc<Graph>,
+    /// The graph as it came.
+    given: Graph,
+    /// The form that it has for the sizes of its types, and so for nearly all others.
+    form: Arc<Lowered>,
     options: Options,
-    packed: Packed,
-    plans: Mutex<Vec<Arc<Plan>>>,
+    plans: Mutex<Plans>,
     bank: Arc<Bank>,
     pace: Pace,
 }
 
+/// What was planned so far, what was used last first.
+#[derive(Debug, Default)]
+struct Plans {
+    plans: Vec<Arc<Plan>>,
+    /// Further forms of the graph.
+    forms: Vec<Arc<Lowered>>,
+}
+
 impl Model {
     /// Makes a graph ready. Its constants must be there; they are read when a step first needs them.
-    pub fn new(mut graph: Graph, options: Options, constants: &dyn Constants) -> Result<Self, Error> {
+    pub fn new(graph: Graph, options: Options, constants: &dyn Constants) -> Result<Self, Error> {
         sconce_graph::verify(&graph).map_err(|invalid| Error(invalid.to_string()))?;
         check(&graph, constants).map_err(Error)?;
-        lower(&mut graph, constants);
-        let packed = Packed::new(&graph, options.isa, options.exact, constants);
         let model = Self {
-            graph: Arc::new(graph),
+            form: Arc::new(Lowered::new(graph.clone(), &options, constants)),
+            given: graph,
             options,
-            packed,
-            plans: Mutex::new(Vec::new()),
+            plans: Mutex::default(),
             bank: Bank::shared(),
             pace: Pace::default(),
         };
         // What cannot be planned is said now, not in the first run.
-        let bounds: Vec<Shape> = model.graph.inputs.iter().map(|&id| model.graph.ty(id).sizes()).collect();
+        let bounds: Vec<Shape> = model.given.inputs.iter().map(|&id| model.given.ty(id).sizes()).collect();
         model.plan(&bounds.iter().map(Shape::as_slice).collect::<Vec<_>>(), options.width)?;
         Ok(model)
     }
 
     /// The graph as it is run.
     pub fn graph(&self) -> &Graph {
-        &self.graph
+        self.form.graph()
     }
 
     /// Bytes of packed weights.
     pub fn packed_bytes(&self) -> usize {
-        self.packed.bytes()
+        self.form.packed().bytes()
     }
 
     /// What this model has packed so far, each under the name by which a later one of the same graph and options finds it
     /// with [`Constants::find`].
     pub fn packed(&self, sink: &mut dyn FnMut(&str, &[u8])) {
-        self.packed.each(&model_name(&self.graph, self.options.isa, self.options.exact), sink);
+        self.form.packed().each(&model_name(self.graph(), self.options.isa, self.options.exact), sink);
     }
 
     /// The plan for inputs of these sizes and so many threads.
     pub fn plan(&self, inputs: &[&[usize]], width: usize) -> Result<Arc<Plan>, Error> {
-        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        let Plans { plans, forms } = &mut *self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = plans.iter().position(|plan| plan.suits(inputs, width)) {
             plans[..=place].rotate_right(1);
             return Ok(plans[0].clone());
         }
-        let plan = Arc::new(Plan::new(&self.graph, &self.options, width, inputs).map_err(Error)?);
+        let (form, sizes) = self.form(forms, inputs).map_err(Error)?;
+        // A plan holds the weights of its form.
+        plans.retain(|plan| plan.is_of(&self.form) || forms.iter().any(|form| plan.is_of(form)));
+        let plan = Arc::new(Plan::new(&form, sizes, &self.options, width, inputs).map_err(Error)?);
         plans.truncate(PLANS - 1);
         plans.insert(0, plan.clone());
         Ok(plan)
     }
 
+    /// A form of the graph that holds for inputs of these sizes, and the sizes of its values then. Where none of those that
+    /// are there does, the graph is lowered once more.
+    fn form(&self, forms: &mut Vec<Arc<Lowered>>, inputs: &[&[usize]]) -> Result<(Arc<Lowered>, Vec<Shape>), String> {
+        let bounds = self.given.inputs.iter().map(|&id| self.given.ty(id).sizes());
+        if bounds.eq(inputs.iter().map(|sizes| Shape::from_slice(sizes))) {
+            return Ok((self.form.clone(), infer(self.graph(), inputs)?));
+        }
+        let given = infer(&self.given, inputs)?;
+        for form in [&self.form].into_iter().chain(&*forms) {
+            if let Some(sizes) = form.sizes(&self.given, &given, inputs) {
+                return Ok((form.clone(), sizes));
+            }
+        }
+        let form = Arc::new(Lowered::for_sizes(&self.given, &given, &self.options)?);
+        let sizes = infer(form.graph(), inputs)?;
+        forms.truncate(FORMS - 1);
+        forms.insert(0, form.clone());
+        Ok((form, sizes))
+    }
+
     /// What a caller keeps who will soon run the plan that was used last.
     pub fn session(&self) -> Session {
         let plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        plans.first().into_iter().for_each(|plan| self.bank.expect(plan.arena_bytes()));
+        plans.plans.first().into_iter().for_each(|plan| self.bank.expect(plan.arena_bytes()));
         Session::default()
     }
 
@@ -144,7 +177,8 @@ impl Model {
         let started = self.pace.start();
         let missing = || Error(format!("there is no memory for an arena of {} bytes", plan.arena_bytes()));
         let mut arena = self.bank.lend(par, plan.arena_bytes()).ok_or_else(missing)?;
-        let known = Known { graph: &self.graph, constants, packed: &self.packed };
+        let form = plan.form();
+        let known = Known { graph: form.graph(), constants, packed: form.packed() };
         let context = Context { isa: self.options.isa, par, known };
         let mut memory = Memory::new(inputs, outputs, arena.bytes_mut(), known);
         match &mut session.watched {
@@ -154,7 +188,7 @@ impl Model {
             }
             None => plan.run(&context, &mut memory, |_| ()),
         }
-        self.pace.finish(started, || self.packed.settle() || arena.settle());
+        self.pace.finish(started, || form.packed().settle() || arena.settle());
         self.bank.give_back(arena);
         Ok(())
     }

@@ -12,6 +12,7 @@ mod select;
 mod tails;
 mod unsigned;
 
+use crate::lowered::Lowered;
 use crate::memory::{ALIGN, Block, Io, Memory, Slot};
 use crate::model::Options;
 use crate::steps::{Context, ROW_HEAD, Rearrange, Step, Work};
@@ -19,7 +20,7 @@ use crate::weights::element_count;
 use inside::write_inside;
 use join::join;
 use sconce_graph::memory::{self, Buffer};
-use sconce_graph::{Element, Graph, Op, Origin, Scheme, Shape, ValueId, infer};
+use sconce_graph::{Element, Graph, Op, Origin, Scheme, Shape, ValueId};
 use sconce_kernels::Isa;
 use select::{Selected, Uses, select};
 use std::collections::{HashMap, HashSet};
@@ -31,7 +32,7 @@ use unsigned::drop_signs;
 
 /// The decisions for one graph and inputs of certain sizes.
 pub struct Plan {
-    graph: Arc<Graph>,
+    form: Arc<Lowered>,
     inputs: Vec<Shape>,
     isa: Isa,
     width: usize,
@@ -70,20 +71,23 @@ pub struct StepView {
 }
 
 impl Plan {
-    /// Plans a graph for inputs of these sizes and so many threads.
+    /// Plans a form of a graph for inputs of these sizes, with which its values have the sizes `sizes`, and so many threads.
+    /// What has no elements takes no step.
     pub(crate) fn new(
-        graph: &Arc<Graph>,
+        form: &Arc<Lowered>,
+        sizes: Vec<Shape>,
         options: &Options,
         width: usize,
         inputs: &[&[usize]],
     ) -> Result<Self, String> {
-        let sizes = infer(graph, inputs)?;
+        let graph = form.graph();
         let bytes = sizes.iter().zip(&graph.values).map(|(size, value)| stored(&value.ty.element, size));
         let bytes = bytes.collect::<Option<Vec<_>>>().ok_or("a value is too large")?;
         let uses = Uses::of(graph);
         let mut chosen: Vec<(usize, Selected)> = Vec::new();
         for (place, node) in graph.nodes.iter().enumerate() {
-            if !is_view(&node.op) || !node.then.is_empty() {
+            let empty = node.outputs.iter().all(|id| sizes[id.index()].contains(&0));
+            if !empty && (!is_view(&node.op) || !node.then.is_empty()) {
                 chosen.push((place, select(graph, &uses, &sizes, place, options, width)?));
             }
         }
@@ -99,7 +103,7 @@ impl Plan {
         let steps = chosen.len() + copies.len();
         layout.place(graph, &chosen, &copies, steps, options.memory)?;
         let mut plan = Self {
-            graph: graph.clone(),
+            form: form.clone(),
             inputs: inputs.iter().map(|size| Shape::from_slice(size)).collect(),
             isa: options.isa,
             width,
@@ -135,6 +139,16 @@ impl Plan {
     /// Whether the plan is for inputs of these sizes and so many threads.
     pub(crate) fn suits(&self, inputs: &[&[usize]], width: usize) -> bool {
         self.width == width && self.inputs.iter().map(Shape::as_slice).eq(inputs.iter().copied())
+    }
+
+    /// Whether it is for this form of the graph.
+    pub(crate) fn is_of(&self, form: &Arc<Lowered>) -> bool {
+        Arc::ptr_eq(&self.form, form)
+    }
+
+    /// The form of the graph that it is for.
+    pub(crate) fn form(&self) -> &Lowered {
+        &self.form
     }
 
     /// The sizes of the outputs.
@@ -178,7 +192,7 @@ impl Plan {
 
     /// The steps, as people see them.
     pub fn steps(&self) -> impl ExactSizeIterator<Item = StepView> {
-        let text = |place: &usize| self.graph.nodes[*place].to_string();
+        let text = |place: &usize| self.form.graph().nodes[*place].to_string();
         self.steps.iter().map(move |Planned { step, io, purpose, whole }| {
             let node = match purpose {
                 Purpose::Nodes(nodes) => nodes.iter().map(text).collect::<Vec<_>>().join("; "),

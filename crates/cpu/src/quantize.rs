@@ -4,7 +4,7 @@
 
 use crate::steps::Repeat;
 use sconce_format::ScalarType;
-use sconce_graph::{Combine, Dim, Function, Graph, Node, Op, Quantized, Scheme, Storage, Then, ValueId};
+use sconce_graph::{Combine, Dim, Function, Graph, Node, Op, Quantized, Scheme, Shape, Storage, Then, ValueId};
 use sconce_kernels::packed::int8::{Kind, Quantization, Unsigned};
 
 /// How a product of bytes is computed.
@@ -137,7 +137,8 @@ pub(crate) fn element_wise(graph: &Graph, node: &Node) -> bool {
     let suits = match &node.op {
         Op::Map(_) => true,
         Op::Combine(_) => {
-            alike(graph, node) || is_limited(&node.then) && (gate(graph, node).is_some() || repeats(graph, node))
+            alike(graph, node)
+                || is_limited(&node.then) && (gate(node, |id| graph.ty(id).sizes()).is_some() || repeats(graph, node))
         }
         Op::Reduce { axes, .. } => axes.is_sorted_by(|a, b| a + 1 == *b) && !axes.is_empty(),
         _ => false,
@@ -163,11 +164,11 @@ fn repeats(graph: &Graph, node: &Node) -> bool {
         && either.into_iter().any(|(a, b)| sizes(a) == whole && Repeat::of(&sizes(b), &whole).is_some())
 }
 
-/// Image and gate of a product with one factor for each channel, the last dimension.
-pub(crate) fn gate(graph: &Graph, node: &Node) -> Option<(usize, usize)> {
-    let whole = graph.ty(node.outputs[0]).sizes();
+/// Image and gate of a product with one factor for each channel, the last dimension, where values have these sizes.
+pub(crate) fn gate(node: &Node, sizes: impl Fn(ValueId) -> Shape) -> Option<(usize, usize)> {
+    let whole = sizes(node.outputs[0]);
     let channels = whole.last()?;
-    let sizes = |index: usize| graph.ty(node.inputs[index]).sizes();
+    let sizes = |index: usize| sizes(node.inputs[index]);
     let is_gate = |index: usize| {
         let sizes = sizes(index);
         sizes.last() == Some(channels) && sizes.iter().product::<usize>() == *channels

@@ -1,6 +1,7 @@
 //! The steps of a plan, by family.
 
 mod attention;
+mod bias;
 mod bytes;
 mod conditions;
 mod convert;
@@ -15,6 +16,7 @@ mod strips;
 mod tail;
 
 pub(crate) use attention::Attention;
+pub(crate) use bias::Bias;
 pub(crate) use bytes::{GateBytes, MapBytes, Repeat, SumBytes, ToBytes};
 pub(crate) use conditions::{Any, Compare, Fill, Not, Select};
 pub(crate) use convert::{CombineKinds, Convert, Kind, MeanInt8, ROW_HEAD, table};

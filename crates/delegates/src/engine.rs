@@ -7,7 +7,7 @@ mod constants;
 
 pub(crate) use constants::{InProgram, Names};
 use sconce_core::{Call, Code, Delegate, DelegateState, Fault, Owned, ScalarType, Shape, Tensor, TensorMut};
-use sconce_cpu::{Model, Session};
+use sconce_cpu::{Error, Model, Session};
 use sconce_graph::{Element, Graph, Source, Storage, ValueId};
 
 /// A part of a program that the engine runs.
@@ -16,6 +16,13 @@ pub(crate) struct Part {
     names: Names,
     /// The values of the method that are constants of the graph.
     values: Vec<u32>,
+}
+
+/// What a session keeps of a part.
+struct Running {
+    session: Session,
+    /// Why the last run failed.
+    reason: String,
 }
 
 impl Part {
@@ -46,11 +53,11 @@ impl Delegate for Part {
     }
 
     fn watch(&self, state: &mut dyn DelegateState) {
-        state.downcast().into_iter().for_each(Session::watch);
+        state.downcast().into_iter().for_each(|running: &mut Running| running.session.watch());
     }
 
     fn print_times(&self, state: &mut dyn DelegateState, out: &mut dyn core::fmt::Write) -> core::fmt::Result {
-        state.downcast().map_or(Ok(()), |session: &mut Session| self.model.print_times(session, out))
+        state.downcast().map_or(Ok(()), |running: &mut Running| self.model.print_times(&running.session, out))
     }
 
     fn packed(&self, sink: &mut dyn FnMut(&str, &[u8])) {
@@ -58,13 +65,18 @@ impl Delegate for Part {
     }
 
     fn new_state(&self) -> Result<Owned<dyn DelegateState>, Fault> {
-        Ok(Owned::from_box(Box::new(self.model.session())))
+        Ok(Owned::from_box(Box::new(Running { session: self.model.session(), reason: String::new() })))
+    }
+
+    fn print_reason(&self, state: &mut dyn DelegateState, out: &mut dyn core::fmt::Write) -> core::fmt::Result {
+        let reason = state.downcast().map(|running: &mut Running| core::mem::take(&mut running.reason));
+        out.write_str(&reason.unwrap_or_default())
     }
 
     fn execute(&self, state: &mut dyn DelegateState, call: &mut Call<'_>) -> Result<(), Fault> {
         let graph = self.model.graph();
         let lost = Fault::new(Code::InvalidState, "the state belongs to another delegate");
-        let session: &mut Session = state.downcast().ok_or(lost)?;
+        let Running { session, reason } = state.downcast().ok_or(lost)?;
         let arguments = graph.inputs.len() + graph.outputs.len();
         if call.len() != arguments {
             let count = Fault::new(Code::InvalidProgram, "the delegate takes {} arguments, the call passes {}");
@@ -80,7 +92,11 @@ impl Delegate for Part {
         }
         let sizes: Vec<&[usize]> = sizes.iter().map(Vec::as_slice).collect();
         let unfit = Fault::new(Code::InvalidArgument, "the sizes of the inputs do not suit the delegate");
-        let plan = self.model.plan(&sizes, call.parallel().width()).map_err(|_| unfit)?;
+        let mut explained = |error: Error, fault: Fault| {
+            *reason = error.to_string();
+            fault
+        };
+        let plan = self.model.plan(&sizes, call.parallel().width()).map_err(|error| explained(error, unfit))?;
         let mut outputs = Vec::with_capacity(graph.outputs.len());
         for (index, (&id, sizes)) in graph.outputs.iter().zip(plan.outputs()).enumerate() {
             let argument = inputs.len() + index;
@@ -96,7 +112,8 @@ impl Delegate for Part {
         let produced = outputs.iter_mut().zip(&wider).map(|(output, wider)| produced(output, *wider));
         let mut bytes: Vec<&mut [u8]> = produced.collect();
         let ran = self.model.run(&plan, session, call.parallel(), &constants, &inputs, &mut bytes);
-        ran.map_err(|_| Fault::new(Code::Internal, "the delegate's plan does not fit its arguments"))?;
+        let failed = Fault::new(Code::Internal, "the delegate's plan does not fit its arguments");
+        ran.map_err(|error| explained(error, failed))?;
         outputs.iter_mut().zip(wider).filter(|(_, wider)| *wider).for_each(|(output, _)| widen(output));
         Ok(())
     }

@@ -207,7 +207,13 @@ mod tests {
     fn errors_keep_their_meaning() {
         use ETErrorCode::*;
         let fault = |code| Fault::new(code, "why");
-        let run = |code| Error::Run { method: "m".into(), instruction: 0, callee: "c".into(), fault: fault(code) };
+        let run = |code| Error::Run {
+            method: "m".into(),
+            instruction: 0,
+            callee: "c".into(),
+            fault: fault(code),
+            reason: "".into(),
+        };
         let backend = |code| Error::Backend { name: String::new(), fault: fault(code), reason: String::new() };
         let io = |kind: std::io::ErrorKind| Error::Io { file: String::new(), error: kind.into() };
         let rows = [

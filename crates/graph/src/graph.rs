@@ -261,8 +261,8 @@ impl Graph {
     }
 
     /// Drops values and constants that nothing refers to, and numbers the rest in the order of their first mention:
-    /// inputs, then what each node reads and makes.
-    pub fn compact(&mut self) {
+    /// inputs, then what each node reads and makes. Answers the new number of each value that is left.
+    pub fn compact(&mut self) -> Vec<Option<ValueId>> {
         let mentions = self.inputs.iter().copied();
         let nodes = self.nodes.iter().flat_map(|node| node.reads().chain(node.outputs.iter().copied()));
         let (mut values, mut numbers) = (Vec::new(), vec![None; self.values.len()]);
@@ -280,6 +280,7 @@ impl Graph {
         self.inputs.iter_mut().chain(&mut self.outputs).for_each(|id| *id = number(*id));
         self.values = values;
         self.compact_constants();
+        numbers
     }
 
     fn compact_constants(&mut self) {

@@ -256,12 +256,15 @@ pub fn conv2d(
     }
     let family = Family::of(isa, conv.group_out());
     let n = conv.group_out();
+    assert!(conv.taps() * conv.group_in() > 0, "{conv:?} has no channels to read");
     let (threads, cuts) = tasks(&family, conv, m, par.width());
     let par = if threads == 1 { &Serial } else { par };
     let group = group_len(&family, conv);
     let padding = packed[group * conv.groups..].as_ptr();
     for g in 0..conv.groups {
-        let patches = Patches { conv, size, input: &input[g * conv.group_in()..], pixel: from_pixel, padding };
+        // Without a pixel, there is only the border.
+        let input = input.get(g * conv.group_in()..).unwrap_or_default();
+        let patches = Patches { conv, size, input, pixel: from_pixel, padding };
         let panels = &packed[g * group..][..group];
         let job = Job { isa, family, patches, panels, first_channel: g * n, channels: conv.out_channels, then };
         let output = &mut output[g * n..];

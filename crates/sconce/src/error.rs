@@ -107,6 +107,8 @@ pub enum Error {
         callee: Box<str>,
         /// Why.
         fault: Fault,
+        /// What the backend said about it, if it did.
+        reason: Box<str>,
     },
     /// The method needs more memory than allowed.
     MemoryLimit {
@@ -183,6 +185,14 @@ impl Error {
         };
         code as u32
     }
+
+    /// The same, if it is about a run, with what a backend says about it.
+    pub(crate) fn because(mut self, said: String) -> Self {
+        if let Error::Run { reason, .. } = &mut self {
+            *reason = said.into();
+        }
+        self
+    }
 }
 
 impl fmt::Display for Error {
@@ -235,8 +245,9 @@ impl fmt::Display for Error {
             Error::Input { method, index, want, have, fault } => {
                 write!(f, "input {index} of `{method}` must be {want}, but {have} was given: {fault}")
             }
-            Error::Run { method, instruction, callee, fault } => {
-                write!(f, "`{method}` failed at instruction {instruction}, {callee}: {fault}")
+            Error::Run { method, instruction, callee, fault, reason } => {
+                write!(f, "`{method}` failed at instruction {instruction}, {callee}: {fault}")?;
+                if reason.is_empty() { Ok(()) } else { write!(f, ": {reason}") }
             }
             Error::MemoryLimit { method, bytes, limit } => write!(
                 f,

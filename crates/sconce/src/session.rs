@@ -295,16 +295,24 @@ impl Session {
         }
         let reordered = reorder_inputs(method, inputs)?;
         let values: Vec<_> = inputs.iter().enumerate().map(|(i, input)| value(method, i, input, &reordered)).collect();
+        let prepared = self.shared.prepared(self.method)?;
         let context = Context {
             shared: &self.shared,
             method: self.method,
             pool: &self.pool,
             platform,
-            prepared: Some(self.shared.prepared(self.method)?),
+            prepared: Some(prepared),
             inputs: Some(&values),
         };
         let result = self.blocks.execute(context, &mut self.states, body)?;
-        result.map_err(|error| run_error(method, error))
+        result.map_err(|error| {
+            let mut reason = String::new();
+            for (delegate, state) in prepared.all_delegates().zip(&mut self.states) {
+                // Writing to a string does not fail.
+                let _ = delegate.print_reason(&mut **state, &mut reason);
+            }
+            run_error(method, error).because(reason)
+        })
     }
 }
 
@@ -402,7 +410,7 @@ fn input_error(method: Method<'_>, values: &[sconce_core::Value<'_>], error: Cor
 fn run_error(method: Method<'_>, error: CoreError) -> Error {
     let CoreError::At { site: Site::Instruction { chain, index }, fault } = error else { return Error::Core(error) };
     let callee = callee(method, chain, index).into();
-    Error::Run { method: method.name().into(), instruction: index, callee, fault }
+    Error::Run { method: method.name().into(), instruction: index, callee, fault, reason: "".into() }
 }
 
 /// What an instruction runs, in words.

@@ -3,11 +3,11 @@
 use crate::model::Options;
 use crate::quantize::{Product, border, element_wise, gate, limits, per_tensor, product};
 use crate::steps::{
-    Affine, After, Any, ArgMaxPool, Attention, Border, Combine, CombineKinds, Compare, Concat, Convert, Convolution,
-    ConvolutionDynamic, ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Fill, Filter, GateBytes, Gated, Kind,
-    LayerNorm, MOST_AFTER, Map, MapBytes, MatMul, Mean, MeanInt8, Not, Pad, Parameters, Pixels, Pool, PoolKind,
-    Rearrange, Repeat, ResizeBilinear, ResizeNearest, Select, Softmax, Step, SumBytes, Tail, ToBytes, Winograd,
-    WinogradInt8, function, table,
+    Affine, After, Any, ArgMaxPool, Attention, Bias, Border, Combine, CombineKinds, Compare, Concat, Convert,
+    Convolution, ConvolutionDynamic, ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Fill, Filter, GateBytes,
+    Gated, Kind, LayerNorm, MOST_AFTER, Map, MapBytes, MatMul, Mean, MeanInt8, Not, Pad, Parameters, Pixels, Pool,
+    PoolKind, Rearrange, Repeat, ResizeBilinear, ResizeNearest, Select, Softmax, Step, SumBytes, Tail, ToBytes,
+    Winograd, WinogradInt8, function, table,
 };
 use crate::weights::{element_count, is_known};
 use sconce_format::ScalarType;
@@ -58,14 +58,7 @@ pub(super) fn select(
     width: usize,
 ) -> Result<Selected, String> {
     let site = Site { graph, uses, sizes, place, node: &graph.nodes[place], options, width };
-    site.select().ok_or_else(|| {
-        let inputs: Vec<_> = site.node.inputs.iter().map(|&id| graph.ty(id).to_string()).collect();
-        format!(
-            "the CPU engine has no step for node {place}, {}, with inputs of types {}",
-            site.node,
-            inputs.join(", ")
-        )
-    })
+    site.select().ok_or_else(|| site.refusal())
 }
 
 /// A node, and what is known around it.
@@ -80,6 +73,26 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
+    /// Why there is no step.
+    fn refusal(&self) -> String {
+        let (place, node) = (self.place, self.node);
+        let sizes: Vec<_> = (0..node.inputs.len()).map(|index| self.input(index)).collect();
+        if sizes.iter().any(|sizes| sizes.contains(&0)) {
+            let output = self.output();
+            return format!(
+                "node {place}, {node}, has nothing to make a result of sizes {output:?} from: inputs have {sizes:?}"
+            );
+        }
+        let types: Vec<_> = node.inputs.iter().map(|&id| self.graph.ty(id).to_string()).collect();
+        let types = types.join(", ");
+        format!("the CPU engine has no step for node {place}, {node}, with inputs of types {types} and sizes {sizes:?}")
+    }
+
+    /// Whether an input has no elements.
+    fn is_empty(&self, input: usize) -> bool {
+        self.input(input).contains(&0)
+    }
+
     fn select(&self) -> Option<Selected> {
         if self.node.then.len() > MOST_AFTER {
             return None;
@@ -226,7 +239,8 @@ impl Site<'_> {
                     return Some(selected);
                 }
                 let from = [from, self.kind(self.node.inputs[1])?];
-                Some(self.step(CombineKinds { combine: *combine, from, to, after }, 2, 0))
+                let alike = (0..2).all(|index| self.input(index) == self.output());
+                alike.then(|| self.step(CombineKinds { combine: *combine, from, to, after }, 2, 0))
             }
             Op::Reduce { of, axes, .. } => {
                 let axis = Axis::of(self.input(0), *axes.first()?..*axes.last()? + 1);
@@ -247,7 +261,7 @@ impl Site<'_> {
         let zero = i8::try_from(zero).ok()?;
         let from = |index: usize| per_tensor(self.graph, self.node.inputs[index]);
         let to = ToBytes { scale, rounding: Rounding { zero, limits: limits(&self.node.then, scale, zero)? } };
-        if let Some((image, gate)) = gate(self.graph, self.node) {
+        if let Some((image, gate)) = gate(self.node, |id| self.sizes[id.index()].clone()) {
             let scratch = GateBytes::scratch(*self.output().last()?)?;
             return Some(self.step(GateBytes { from: [from(image)?, from(gate)?], to, gate }, 2, scratch));
         }
@@ -373,8 +387,19 @@ impl Site<'_> {
         (known && floats).then_some(parameters)
     }
 
+    /// A product of no elements: the bias, whatever the filter is.
+    fn bias(&self) -> Option<Selected> {
+        let (bias, channels) = (self.node.inputs.get(2).copied(), *self.output().last()?);
+        let to = self.kind(self.node.outputs[0]).filter(|to| matches!(to, Kind::Float | Kind::Int8(..)))?;
+        let known = bias.is_none_or(|bias| is_known(self.graph, bias));
+        known.then(|| self.step(Bias { bias, value: 0.0, channels, to, after: self.after(0) }, 0, 0))
+    }
+
     /// A product with a constant filter. If the input finds its scales at run time, it has so many of them.
     fn packed(&self, conv: Conv2d, layout: Filter, rows: usize) -> Option<Selected> {
+        if self.is_empty(0) {
+            return self.bias();
+        }
         conv.output()?;
         let (node, filter, bias) = (self.place, self.node.inputs[1], self.node.inputs.get(2).copied());
         let scratch = |kind| int8::scratch_len(self.options.isa, &conv, kind, self.width);
@@ -463,6 +488,9 @@ impl Site<'_> {
     }
 
     fn depthwise(&self, geometry: Depthwise) -> Option<Selected> {
+        if self.is_empty(0) {
+            return self.bias();
+        }
         let (node, pixels) = (self.place, Pixels::new(geometry.channels, geometry.channels));
         if let Some(Product::Static { quantization, scales }) = product(self.graph, self.node) {
             let (filter, bias) = (self.node.inputs[1], self.node.inputs.get(2).copied());
@@ -484,6 +512,9 @@ impl Site<'_> {
         dilation: [usize; 2],
     ) -> Option<Windows> {
         let &[batch, height, width, channels] = self.input(0) else { return None };
+        if self.is_empty(0) {
+            return None;
+        }
         let &[_, out_height, out_width, _] = self.output() else { return None };
         Some(Windows {
             batch,
@@ -523,6 +554,13 @@ impl Site<'_> {
         let adjacent = last - first + 1 == axes.len();
         let axis = Axis::of(self.input(0), first..last + 1);
         let mut after = self.after(1);
+        if adjacent && axis.n == 0 {
+            // The sum of nothing is nothing; its mean is no number.
+            let value = if of == Reduction::Sum { 0.0 } else { f32::NAN };
+            let after = self.after(0);
+            let step = Bias { bias: None, value, channels: element_count(self.output())?, to: Kind::Float, after };
+            return self.is_float(self.node.outputs[0]).then(|| self.step(step, 0, 0));
+        }
         if of == Reduction::Sum {
             after.insert(0, After::Apply(Function::Affine(axis.n as f32, 0.0)));
         }
@@ -532,6 +570,9 @@ impl Site<'_> {
 
     fn resize(&self, size: [usize; 2], align_corners: bool) -> Option<Resize> {
         let &[planes, height, width, inner] = self.input(0) else { return None };
+        if self.is_empty(0) {
+            return None;
+        }
         let axis = |input, output| resize::Axis { input, output, align_corners, factor: None };
         Some(Resize { planes, axes: [resize::Axis::NONE, axis(height, size[0]), axis(width, size[1])], inner })
     }
@@ -568,10 +609,11 @@ impl Site<'_> {
     fn concat(&self, axis: usize) -> Option<Selected> {
         let size = self.element_size()?;
         let rows = element_count(&self.output()[..axis])?;
-        let widths =
-            (0..self.node.inputs.len()).map(|index| element_count(&self.input(index)[axis..])?.checked_mul(size));
+        let parts = || (0..self.node.inputs.len()).filter(|&index| !self.is_empty(index));
+        let widths = parts().map(|index| element_count(&self.input(index)[axis..])?.checked_mul(size));
         let widths = widths.collect::<Option<Vec<_>>>()?;
-        Some(self.step(Concat::new(rows, &widths), self.node.inputs.len(), 0))
+        let reads = parts().map(|index| self.node.inputs[index]).collect();
+        Some(Selected { step: Box::new(Concat::new(rows, &widths)), reads, scratch: 0, before: Vec::new() })
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    fn bytes(self) -> usize {
+    pub(super) fn bytes(self) -> usize {
         match self {
             Self::Float | Self::Int32(..) => 4,
             Self::Half | Self::BFloat16 => 2,
@@ -233,7 +233,7 @@ fn widen(isa: Isa, kind: Kind, at: usize, input: &[u8], numbers: &mut [f32]) {
 }
 
 /// Writes numbers as other elements.
-fn narrow(isa: Isa, kind: Kind, numbers: &[f32], output: &mut [u8]) {
+pub(super) fn narrow(isa: Isa, kind: Kind, numbers: &[f32], output: &mut [u8]) {
     #[inline(always)]
     fn each<T: Copy>(isa: Isa, from: &[f32], to: &mut [T], f: impl Fn(f32) -> T) {
         isa.vectorize(

@@ -297,7 +297,8 @@ fn convolve<T: Send>(
         let job = Job {
             family,
             layout,
-            patches: Patches { conv, size, input: &input[g * channels..], channels, padding },
+            // Without a pixel, there is only the border.
+            patches: Patches { conv, size, input: input.get(g * channels..).unwrap_or_default(), channels, padding },
             panels: &packed[g * layout.lines()..][..layout.lines()],
             first_channel: g * n,
             is_direct,
