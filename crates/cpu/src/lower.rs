@@ -11,6 +11,7 @@ pub(crate) fn lower(graph: &mut Graph, constants: &dyn Constants) -> Vec<Option<
     passes::remove_dead(graph);
     passes::sink_transposes(graph);
     passes::simplify_transposes(graph);
+    passes::pad_integers(graph);
     passes::fold_pads(graph);
     passes::fold_affine(graph, constants);
     // Limits of quantised products belong to them, whether or not the products are computed in bytes.

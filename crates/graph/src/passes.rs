@@ -25,7 +25,7 @@ pub use float::{Takes, compute_in_float, join_conversions};
 pub use functions::find_functions;
 pub use fuse::fuse_steps;
 pub use numbers::fold_numbers;
-pub use pad::fold_pads;
+pub use pad::{fold_pads, pad_integers};
 pub use sink::sink_transposes;
 pub use softmax::find_safe_softmax;
 pub use transpose::simplify_transposes;

@@ -2,10 +2,13 @@
 //!
 //! A border of zeros above, below, left and right of an image is what a convolution reads outside of it; so is one of minus
 //! infinity for the largest of windows. Other readers would still need the border, so there must be none. A border around
-//! quantised values holds their zero point, which is what quantised convolutions read outside.
+//! quantised values holds their zero point, which is what quantised convolutions read outside; exporters write it around
+//! numbers, between two conversions.
 
 use crate::graph::{Graph, Node};
 use crate::op::Op;
+use crate::types::{Quantized, Scheme};
+use sconce_format::ScalarType;
 
 /// Folds borders into the convolutions and windows that alone read them; answers how many.
 pub fn fold_pads(graph: &mut Graph) -> usize {
@@ -26,6 +29,29 @@ pub fn fold_pads(graph: &mut Graph) -> usize {
     }
     super::remove_dead(graph);
     folded
+}
+
+/// Lets a border be around integers that became `float32` for it, and the same integers again after it; answers how many
+/// there were. Between the two conversions each number is that of an integer, so that it finds back to it.
+pub fn pad_integers(graph: &mut Graph) -> usize {
+    let (makers, mut padded) = (graph.makers(), 0);
+    for place in 0..graph.nodes.len() {
+        let node = &graph.nodes[place];
+        if !matches!(node.op, Op::Pad { .. }) || !node.then.is_empty() {
+            continue;
+        }
+        let Some(maker) = makers[node.inputs[0].index()].map(|maker| &graph.nodes[maker]) else { continue };
+        let numbers = graph.ty(node.inputs[0]).is(ScalarType::Float) && maker.op == Op::Convert;
+        let (from, to) = (graph.ty(maker.inputs[0]), graph.ty(node.outputs[0]));
+        let one_scale = matches!(to.quantized(), Some(Quantized { scheme: Scheme::PerTensor { .. }, .. }));
+        if numbers && maker.then.is_empty() && one_scale && from.element == to.element {
+            let integers = maker.inputs[0];
+            graph.nodes[place].inputs[0] = integers;
+            padded += 1;
+        }
+    }
+    super::remove_dead(graph);
+    padded
 }
 
 /// The operation with so much more padding, if that holds this value.
@@ -88,6 +114,30 @@ mod tests {
         let (count, graph) = folded(text);
         assert_eq!(count, 1);
         assert!(graph.contains("conv2d %0, %1 {stride: [1, 1], padding: [1, 1, 1, 1]"), "{graph}");
+    }
+
+    /// As exporters write a border between quantised layers.
+    #[test]
+    fn integers_stay_integers() {
+        let text = |element: &str, scale: &str| {
+            format!(
+                "%0: q8{{scale: 0.5, zero: 3}}[2, 3] = input\n\
+                 %1: {element}[2, 3] = convert %0\n\
+                 %2: q8{{scale: {scale}, zero: 3}}[2, 5] = pad %1 {{before: [0, 1], after: [0, 1], value: 0}}\n\
+                 output %2\n"
+            )
+        };
+        let mut graph = crate::parse(&text("float32", "0.5")).unwrap();
+        assert_eq!(pad_integers(&mut graph), 1);
+        crate::verify(&graph).unwrap();
+        graph.compact();
+        let expected = "%0: q8{scale: 0.5, zero: 3}[2, 3] = input\n\
+                        %1: q8{scale: 0.5, zero: 3}[2, 5] = pad %0 {before: [0, 1], after: [0, 1], value: 0}\n\
+                        output %1\n";
+        assert_eq!(graph.to_string(), expected);
+        for text in [text("float32", "0.25"), text("float16", "0.5")] {
+            assert_eq!(pad_integers(&mut crate::parse(&text).unwrap()), 0, "{text}");
+        }
     }
 
     #[test]

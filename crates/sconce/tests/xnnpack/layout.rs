@@ -62,6 +62,27 @@ fn borders_of_bytes_are_one_step() {
     }
 }
 
+/// The same where the exporter writes the border around numbers: a conversion before it, and bytes as its result.
+#[test]
+fn borders_around_converted_bytes_are_one_step() {
+    let kind = Kind::Int8(0.04, 7);
+    let mut payload = Payload::default();
+    let (input, numbers) = payload.input(kind, &[2, 9], -5.0..5.0);
+    let input_id = payload.between(Kind::Fp32, &[2, 9]);
+    payload.unary(Operation::Convert, input, input_id);
+    let output_id = payload.output(kind, &[2, 10]);
+    let (pre_paddings, post_paddings) = (vec![0, 1], vec![0, 0]);
+    let pad = Padding { pre_paddings, post_paddings, padding_value: 0.5, input_id, output_id, flags: 0 };
+    payload.node(Operation::StaticConstantPad(pad), None);
+    let expected = Array::new(&[2, 10], |place| match place % 10 {
+        0 => 0.5,
+        column => numbers.at(&[place / 10, column - 1]),
+    });
+    check("border", kind, &payload.run()[0], &expected, true);
+    let plan = payload.plan();
+    assert!(plan.contains("1 step") && plan.contains("border of byte"), "{plan}");
+}
+
 /// Where input and output have other scales, a border goes with the rest.
 #[test]
 fn borders_between_scales() {
