@@ -21,6 +21,7 @@ pub(crate) fn lower(graph: &mut Graph, constants: &dyn Constants) {
     passes::simplify_transposes(graph);
     passes::find_safe_softmax(graph);
     passes::find_attention(graph);
+    passes::find_rms_norms(graph);
     passes::fuse_steps(graph, takes_another_step);
     passes::join_conversions(graph);
     passes::simplify_concats(graph);

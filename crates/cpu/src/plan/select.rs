@@ -4,10 +4,10 @@ use crate::model::Options;
 use crate::quantize::{Product, element_wise, gate, limits, per_tensor, product};
 use crate::steps::{
     Affine, After, Any, ArgMaxPool, Attention, Combine, CombineKinds, Compare, Concat, Convert, Convolution,
-    ConvolutionDynamic, ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Fill, Filter, GateBytes, Gated, Kind,
-    LayerNorm, MOST_AFTER, Map, MapBytes, MatMul, Mean, MeanInt8, Not, Pad, Parameters, Pixels, Pool, PoolKind,
-    Rearrange, Repeat, ResizeBilinear, ResizeNearest, Select, Softmax, Step, SumBytes, Tail, ToBytes, Winograd,
-    WinogradInt8, function, table,
+    ConvolutionDynamic, ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Fill, Filter, GateBytes, Gated,
+    GroupNorm, Kind, LayerNorm, MOST_AFTER, Map, MapBytes, MatMul, Not, Pad, Parameters, Pixels, Pool, PoolKind,
+    Rearrange, Reduce, ReduceBytes, Repeat, ResizeBilinear, ResizeNearest, RmsNorm, Select, Softmax, Step, SumBytes,
+    Tail, ToBytes, Winograd, WinogradInt8, function, table,
 };
 use crate::weights::{element_count, is_known};
 use sconce_format::ScalarType;
@@ -110,10 +110,20 @@ impl Site<'_> {
                 let inputs = self.node.inputs.len();
                 self.floats(LayerNorm { n, inputs, epsilon: *epsilon, after: self.after(inputs) })
             }
-            Op::Softmax | Op::SafeSoftmax => {
+            Op::GroupNorm { groups, epsilon } => {
+                let [_, channels, inner @ ..] = self.input(0) else { return None };
+                let (shape, inputs) = ((*channels, *groups, element_count(inner)?), self.node.inputs.len());
+                self.floats(GroupNorm { shape, inputs, epsilon: *epsilon, after: self.after(inputs) })
+            }
+            Op::RmsNorm { dims, epsilon } => {
+                let n = element_count(&self.input(0)[self.input(0).len() - dims..])?;
+                let inputs = self.node.inputs.len();
+                self.floats(RmsNorm { n, weighted: inputs > 1, epsilon: *epsilon, after: self.after(inputs) })
+            }
+            Op::Softmax | Op::LogSoftmax | Op::SafeSoftmax => {
                 let (&n, outer) = self.input(0).split_last()?;
-                let (rows, safe) = (Axis::rows(element_count(outer)?, n), self.node.op == Op::SafeSoftmax);
-                self.floats(Softmax { rows, safe, after: self.after(1) })
+                let (log, safe) = (self.node.op == Op::LogSoftmax, self.node.op == Op::SafeSoftmax);
+                self.floats(Softmax { rows: Axis::rows(element_count(outer)?, n), log, safe, after: self.after(1) })
             }
             Op::Attention { .. } => self.attention(),
             Op::Compare { how, value } => {
@@ -208,7 +218,7 @@ impl Site<'_> {
         }
     }
 
-    /// An element-wise node or a mean of bytes.
+    /// An element-wise node or a reduction of bytes.
     fn bytes(&self) -> Option<Selected> {
         let (from, to) = (self.kind(self.node.inputs[0])?, self.kind(self.node.outputs[0])?);
         let mut after = self.after(self.node.inputs.len());
@@ -226,12 +236,9 @@ impl Site<'_> {
             }
             Op::Reduce { of, axes, .. } => {
                 let axis = Axis::of(self.input(0), *axes.first()?..*axes.last()? + 1);
-                if *of == Reduction::Sum {
-                    after.insert(0, After::Apply(Function::Affine(axis.n as f32, 0.0)));
-                }
                 let from = per_tensor(self.graph, self.node.inputs[0])?;
-                let step = MeanInt8 { n: axis.n, inner: axis.inner, from, to, after };
-                (axis.n > 0 && step.after.len() <= MOST_AFTER).then(|| self.step(step, 1, 0))
+                let step = ReduceBytes { mean: *of == Reduction::Mean, n: axis.n, inner: axis.inner, from, to, after };
+                (axis.n > 0).then(|| self.step(step, 1, 0))
             }
             _ => None,
         }
@@ -516,12 +523,8 @@ impl Site<'_> {
         let (&first, &last) = (axes.first()?, axes.last()?);
         let adjacent = last - first + 1 == axes.len();
         let axis = Axis::of(self.input(0), first..last + 1);
-        let mut after = self.after(1);
-        if of == Reduction::Sum {
-            after.insert(0, After::Apply(Function::Affine(axis.n as f32, 0.0)));
-        }
-        (adjacent && after.len() <= MOST_AFTER).then_some(())?;
-        self.floats(Mean { axis, after })
+        adjacent.then_some(())?;
+        self.floats(Reduce { of, axis, after: self.after(1) })
     }
 
     fn resize(&self, size: [usize; 2], align_corners: bool) -> Option<Resize> {
