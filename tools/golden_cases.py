@@ -122,6 +122,37 @@ def bert():
     return Case(model, [Run((ids, mask))])
 
 
+@case("Norms that a plan has as one step each: by the root mean square, as exporters write it in three ways, and by groups.")
+def norms():
+    def body(self, x, image):
+        first = self.norm(x)
+        second = first * torch.rsqrt((first * first).mean(-1, keepdim=True) + 1e-6) * self.weight
+        third = self.weight * (second / torch.sqrt(second.pow(2).mean((-2, -1), keepdim=True) + 1e-5))
+        return third, torch.log_softmax(second, 1), self.groups(image).relu()
+
+    groups = nn.GroupNorm(2, 6)
+    nn.init.uniform_(groups.weight), nn.init.uniform_(groups.bias)
+    norm = nn.RMSNorm(24, eps=1e-5)
+    nn.init.uniform_(norm.weight)
+    model = Model(body, norm=norm, groups=groups, weight=nn.Parameter(torch.rand(24)))
+    return Case(model, [Run((torch.randn(2, 5, 24), torch.randn(2, 6, 3, 5)))])
+
+
+@case("Operators that join a plan: parts and their repetition, extremes, windows with borders, powers, enlarged images.")
+def joined():
+    def body(self, x):
+        a, b, c = torch.unbind(x, 1)
+        stacked = torch.stack([b, a, c.pow(3)], -1) + 0.5 * a.unsqueeze(-1).expand(2, 8, 10, 3)
+        pooled = F.avg_pool2d(x, 3, stride=2, padding=1)
+        cells = F.adaptive_avg_pool2d(pooled, (2, 5)).amax((2, 3), keepdim=True)
+        bright = F.interpolate(pooled.relu(), scale_factor=2.05, mode="bilinear")
+        near = F.interpolate(bright.abs(), scale_factor=(2.3, 1.1), mode="nearest")
+        chosen = (1 - x).masked_fill(x < 0, 7.0).round().sum((1, 2)) / stacked.amin(-1).sum((0, 1))
+        return stacked, torch.sub(pooled, cells, alpha=2).erf(), near.neg(), chosen.reciprocal()
+
+    return Case(Model(body), [Run((torch.randn(2, 3, 8, 10),))])
+
+
 # ---- Control flow ----
 
 

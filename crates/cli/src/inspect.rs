@@ -100,6 +100,9 @@ struct PlannedReport {
     calls: usize,
     /// Of so many that are not computed once.
     of: usize,
+    /// Why one of the others is not, if there is something to say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     runs: Vec<RunReport>,
 }
 
@@ -239,6 +242,7 @@ impl Inspect {
         let chains = method.plan().chains();
         // What cannot be loaded is not planned either.
         let planned = module.planned_calls(method.name()).unwrap_or_default();
+        let reason = module.unplanned_reason(method.name()).unwrap_or_default();
         let operators = operators(module, method, &planned);
         let times = if self.profile { self.times(module, method) } else { Vec::new() };
         MethodReport {
@@ -247,7 +251,7 @@ impl Inspect {
             outputs: ports((0..method.outputs()).map(|index| method.output(index)).collect()),
             instructions: chains.iter().map(|chain| chain.instructions().len()).sum(),
             delegates: self.delegates(module, method, &times),
-            planned: self.planned(&operators, &planned, times.get(method.delegates()..).unwrap_or_default()),
+            planned: self.planned(&operators, &planned, reason, times.get(method.delegates()..).unwrap_or_default()),
             operators,
             external: external(method),
             memory: memory(module, method),
@@ -265,16 +269,25 @@ impl Inspect {
         times().unwrap_or_default()
     }
 
-    fn planned(&self, operators: &[OperatorReport], planned: &[PlannedCalls], times: &[String]) -> PlannedReport {
+    fn planned(
+        &self,
+        operators: &[OperatorReport],
+        planned: &[PlannedCalls],
+        reason: Option<String>,
+        times: &[String],
+    ) -> PlannedReport {
         let run = |(index, run): (usize, &PlannedCalls)| RunReport {
             first: run.instructions.start,
             last: run.instructions.end.saturating_sub(1),
             calls: run.calls,
             steps: if self.plan { steps(times.get(index), &run.plan) } else { Vec::new() },
         };
+        let (calls, of) =
+            operators.iter().fold((0, 0), |(calls, of), row| (calls + row.planned, of + row.calls - row.once));
         PlannedReport {
-            calls: operators.iter().map(|row| row.planned).sum(),
-            of: operators.iter().map(|row| row.calls - row.once).sum(),
+            calls,
+            of,
+            reason: reason.filter(|_| calls < of),
             runs: planned.iter().enumerate().map(run).collect(),
         }
     }
@@ -469,9 +482,10 @@ impl MethodReport {
         section(out, "delegates", &self.delegates, |row| {
             vec![row.backend.clone(), bytes(row.payload_bytes), availability(row.present)]
         })?;
-        if !self.planned.runs.is_empty() {
-            let PlannedReport { calls, of, runs } = &self.planned;
-            writeln!(out, "  {calls} of {of} kernel calls are planned, in {} run(s)", runs.len())?;
+        let PlannedReport { calls, of, reason, runs } = &self.planned;
+        if *of > 0 || !runs.is_empty() {
+            let reason = reason.as_ref().map_or_else(String::new, |reason| format!("; {reason}"));
+            writeln!(out, "  {calls} of {of} kernel calls are planned, in {} run(s){reason}", runs.len())?;
         }
         section(out, "external tensors", &self.external, |row| {
             let given = if row.present { "" } else { "not given: pass its file with --data" };

@@ -247,6 +247,19 @@ fn external_data_is_asked_for_and_found() {
 }
 
 #[test]
+fn inspect_says_how_many_calls_are_planned_and_why_not_all() {
+    let folder = Folder::new("unplanned");
+    let program = folder.write("sign.pte", &shape_only(|plan, x, y| plan.call("aten::sign.out", [x, y, y])));
+    let said = "0 of 1 kernel calls are planned, in 0 run(s); aten::sign.out, instruction 0, is an operator that plans";
+    let answer = sconce(["inspect", "--plan", &program]);
+    assert!(answer.out.contains(said), "{}", answer.out);
+    let report: serde_json::Value = serde_json::from_str(&sconce(["inspect", &program, "--json"]).out).unwrap();
+    let planned = &report["methods"][0]["planned"];
+    assert_eq!((&planned["calls"], &planned["of"]), (&0.into(), &1.into()));
+    assert!(planned["reason"].as_str().is_some_and(|reason| reason.starts_with("aten::sign.out")));
+}
+
+#[test]
 fn inspect_takes_the_time_of_steps() {
     let program = golden("xnnpack/xnnpack_conv.pte").display().to_string();
     let answer = sconce(["inspect", "--plan", "--profile", &program]);

@@ -22,6 +22,7 @@ pub(crate) fn lower(graph: &mut Graph, constants: &dyn Constants) -> Vec<Option<
     passes::simplify_transposes(graph);
     passes::find_safe_softmax(graph);
     passes::find_attention(graph);
+    passes::find_rms_norms(graph);
     passes::fuse_steps(graph, takes_more_steps);
     passes::join_conversions(graph, MOST_AFTER);
     passes::simplify_concats(graph);

@@ -4,7 +4,9 @@
 
 use crate::steps::Repeat;
 use sconce_format::ScalarType;
-use sconce_graph::{Combine, Dim, Function, Graph, Node, Op, Quantized, Scheme, Shape, Storage, Then, ValueId};
+use sconce_graph::{
+    Combine, Dim, Function, Graph, Node, Op, Quantized, Reduction, Scheme, Shape, Storage, Then, ValueId,
+};
 use sconce_kernels::packed::int8::{Kind, Quantization, Unsigned};
 
 /// How a product of bytes is computed.
@@ -129,7 +131,7 @@ pub(crate) fn border(graph: &Graph, node: &Node) -> Option<u8> {
     }
 }
 
-/// Whether an element-wise node or a mean is computed on bytes, number by number.
+/// Whether an element-wise node or a reduction is computed on bytes, number by number.
 pub(crate) fn element_wise(graph: &Graph, node: &Node) -> bool {
     let bytes = |value: &ValueId| per_tensor(graph, *value).is_some();
     let all = node.inputs.iter().chain(&node.outputs).all(bytes);
@@ -140,7 +142,9 @@ pub(crate) fn element_wise(graph: &Graph, node: &Node) -> bool {
             alike(graph, node)
                 || is_limited(&node.then) && (gate(node, |id| graph.ty(id).sizes()).is_some() || repeats(graph, node))
         }
-        Op::Reduce { axes, .. } => axes.is_sorted_by(|a, b| a + 1 == *b) && !axes.is_empty(),
+        Op::Reduce { of: Reduction::Sum | Reduction::Mean, axes, .. } => {
+            axes.is_sorted_by(|a, b| a + 1 == *b) && !axes.is_empty()
+        }
         _ => false,
     };
     all && functions && suits

@@ -19,14 +19,14 @@ pub(crate) use attention::Attention;
 pub(crate) use bias::Bias;
 pub(crate) use bytes::{GateBytes, MapBytes, Repeat, SumBytes, ToBytes};
 pub(crate) use conditions::{Any, Compare, Fill, Not, Select};
-pub(crate) use convert::{CombineKinds, Convert, Kind, MeanInt8, ROW_HEAD, table};
+pub(crate) use convert::{CombineKinds, Convert, Kind, ROW_HEAD, ReduceBytes, table};
 pub(crate) use convolution::{Convolution, DepthwiseConvolution, Filter, Gated, Parameters, Pixels, Winograd};
 use elementwise::combine;
-pub(crate) use elementwise::{Combine, Map, Mean, Softmax};
+pub(crate) use elementwise::{Combine, Map, Reduce, Softmax};
 pub(crate) use image::{ArgMaxPool, Pool, PoolKind, ResizeBilinear, ResizeNearest};
 pub(crate) use layout::{Border, Concat, Pad, Rearrange};
 pub(crate) use matmul::MatMul;
-pub(crate) use norm::{Affine, LayerNorm};
+pub(crate) use norm::{Affine, GroupNorm, LayerNorm, RmsNorm};
 pub(crate) use quantized::{ConvolutionDynamic, ConvolutionInt8, DepthwiseInt8, WinogradInt8};
 pub(crate) use strips::{Part, Rows, Strips, Window};
 pub(crate) use tail::Tail;
@@ -244,6 +244,9 @@ pub(crate) fn function(function: GraphFunction) -> Function {
         GraphFunction::Tanh => Function::Tanh,
         GraphFunction::Sigmoid => Function::Sigmoid,
         GraphFunction::Silu => Function::Silu,
+        GraphFunction::Erf => Function::Erf,
+        GraphFunction::Round => Function::Round,
+        GraphFunction::Reciprocal => Function::Reciprocal,
         GraphFunction::Gelu => Function::Gelu,
         GraphFunction::GeluTanh => Function::GeluTanh,
         GraphFunction::HardSigmoid => Function::HardSigmoid,

@@ -78,48 +78,111 @@ pub fn graphs(method: Method<'_>, is_own: impl Fn(&str) -> bool) -> Vec<Option<G
     }
 }
 
-/// The runs of calls of a method that the engine takes, in order.
-pub fn regions(method: Method<'_>, known: &Known<'_>, options: Options) -> Vec<Region> {
+/// The calls of a method that the engine takes.
+#[derive(Default)]
+pub struct Planned {
+    /// Runs of them, in order.
+    pub regions: Vec<Region>,
+    /// Why others are not among them: a sentence about one, if there is something to say.
+    pub reason: Option<String>,
+}
+
+/// Finds the runs of calls of a method that the engine takes.
+pub fn regions(method: Method<'_>, known: &Known<'_>, options: Options) -> Planned {
     let outputs = |delegate: usize| Some(known.graphs.get(delegate)?.as_ref()?.outputs.len());
-    let Some(flow) = Flow::new(method, known.callee, known.is_folded, &outputs) else { return Vec::new() };
-    let mut regions = Vec::new();
-    let mut start = 0;
+    let Some(flow) = Flow::new(method, known.callee, known.is_folded, &outputs) else { return Planned::default() };
+    let mut planner = Planner { flow: &flow, known, options, refused: 0, unlike: None, failure: None };
+    let (mut regions, mut start) = (Vec::new(), 0);
     while let Some(first) = flow.steps.get(start) {
         // A region starts with an instruction that runs.
         if first.is_folded {
             start += 1;
             continue;
         }
-        let (found, end) = run(&flow, known, start);
-        if let Some((builder, calls)) = found.filter(|(builder, calls)| is_worth(&builder.graph, *calls)) {
-            regions.extend(region(method, known, builder, start..end, calls, options));
-        }
+        let (region, end) = planner.longest(start);
+        regions.extend(region);
         start = end.max(start + 1);
     }
-    regions
+    Planned { regions, reason: planner.failure.or(planner.unlike) }
 }
 
-/// The longest run of calls from an instruction on, and where it ends.
-fn run<'f, 'k, 'a>(
-    flow: &'f Flow<'a>,
-    known: &Known<'k>,
-    start: usize,
-) -> (Option<(Builder<'f, 'k, 'a>, usize)>, usize) {
-    let mut builder = Builder::new(flow, known.bytes);
-    let (mut calls, mut end) = (0, start);
-    while let Some(step) = flow.steps.get(end).filter(|_| end == start || !flow.is_target(end)) {
-        if !step.is_folded {
-            let Some((target, args)) = &step.call else { break };
-            let mark = builder.mark();
-            if join(&mut builder, known, *target, args, end).is_none() {
-                builder.go_back(&mark);
+/// Graphs of a method that the engine may refuse while the longest runs that it takes are looked for.
+const MOST_REFUSED: usize = 32;
+
+/// A search for regions.
+struct Planner<'p, 'k, 'a> {
+    flow: &'p Flow<'a>,
+    known: &'p Known<'k>,
+    options: Options,
+    /// How many graphs the engine has refused.
+    refused: usize,
+    /// The first call that has no place in a graph.
+    unlike: Option<String>,
+    /// The first thing that the engine said of a graph.
+    failure: Option<String>,
+}
+
+impl<'p, 'k, 'a> Planner<'p, 'k, 'a> {
+    /// The longest region from an instruction on, if there is one, and where it ends.
+    fn longest(&mut self, start: usize) -> (Option<Region>, usize) {
+        let (run, end) = self.run(start..self.flow.steps.len());
+        if let Ok(region) = self.region(run, start..end) {
+            return (region, end);
+        }
+        // What the engine refuses, it mostly refuses for one call: the longest part before it is looked for by halves.
+        let (mut longest, mut taken, mut refused) = (None, start, end);
+        while refused - taken > 1 && self.refused < MOST_REFUSED {
+            let middle = taken + (refused - taken) / 2;
+            let (run, end) = self.run(start..middle);
+            match self.region(run, start..end) {
+                Ok(region) => (longest, taken) = (region, middle),
+                Err(()) => refused = middle,
+            }
+        }
+        (longest, if self.refused < MOST_REFUSED { taken } else { end })
+    }
+
+    /// The longest run of calls from the first of these instructions on, and where it ends.
+    fn run(&mut self, steps: Range<usize>) -> (Option<Run<'p, 'k, 'a>>, usize) {
+        let flow = self.flow;
+        let mut builder = Builder::new(flow, self.known.bytes);
+        let (mut calls, mut end) = (0, steps.start);
+        while let Some(step) = flow.steps.get(end).filter(|_| end == steps.start || !flow.is_target(end)) {
+            if end == steps.end {
                 break;
             }
-            calls += 1;
+            if !step.is_folded {
+                let Some((target, args)) = &step.call else { break };
+                let mark = builder.mark();
+                if join(&mut builder, self.known, *target, args, end).is_none() {
+                    builder.go_back(&mark);
+                    self.unlike = self.unlike.take().or_else(|| about(flow, *target, args, end));
+                    break;
+                }
+                calls += 1;
+            }
+            end += 1;
         }
-        end += 1;
+        ((calls > 0).then_some(Run { builder, calls }), end)
     }
-    ((calls > 0).then_some((builder, calls)), end)
+
+    /// The region of a run, if it is worth one; an error if it cannot be.
+    fn region(&mut self, run: Option<Run<'p, 'k, 'a>>, steps: Range<usize>) -> Result<Option<Region>, ()> {
+        let Some(Run { builder, calls }) = run.filter(|run| is_worth(&run.builder.graph, run.calls)) else {
+            return Ok(None);
+        };
+        let made = region(self.flow.method, self.known, builder, steps, calls, self.options);
+        made.map(Some).map_err(|reason| {
+            self.refused += 1;
+            self.failure = self.failure.take().or(reason);
+        })
+    }
+}
+
+/// Calls as a graph.
+struct Run<'f, 'k, 'a> {
+    builder: Builder<'f, 'k, 'a>,
+    calls: usize,
 }
 
 /// Adds one call to a run.
@@ -133,6 +196,18 @@ fn join(builder: &mut Builder<'_, '_, '_>, known: &Known<'_>, target: Target, ar
     }
 }
 
+/// A sentence about an operator's call that joins no run.
+fn about(flow: &Flow<'_>, target: Target, args: &[u32], step: usize) -> Option<String> {
+    let Target::Operator(op) = target else { return None };
+    let name = flow.method.plan().operators().get(op)?.to_string();
+    let what = match decode::row(&name) {
+        _ if args.iter().any(|&arg| flow.is_resized(arg)) => "has tensors whose sizes change",
+        Some(_) => "has arguments that plans have no word for",
+        None => "is an operator that plans have no word for",
+    };
+    Some(format!("{name}, instruction {step}, {what}"))
+}
+
 /// Whether the engine can do better than the operators one by one.
 fn is_worth(graph: &Graph, calls: usize) -> bool {
     let heavy = |op: &Op| {
@@ -141,6 +216,7 @@ fn is_worth(graph: &Graph, calls: usize) -> bool {
     calls > 1 || graph.nodes.iter().any(|node| heavy(&node.op))
 }
 
+/// The region of a run of calls, or what the engine says of its graph.
 fn region(
     method: Method<'_>,
     known: &Known<'_>,
@@ -148,8 +224,8 @@ fn region(
     steps: Range<usize>,
     calls: usize,
     options: Options,
-) -> Option<Region> {
-    let (graph, inputs, outputs) = builder.finish(steps.clone())?;
+) -> Result<Region, Option<String>> {
+    let (graph, inputs, outputs) = builder.finish(steps.clone()).ok_or(None)?;
     let values = graph.constants.iter().filter_map(|constant| match constant.source {
         sconce_graph::Source::Value(value) => Some((value, (known.bytes)(value)?)),
         _ => None,
@@ -158,8 +234,9 @@ fn region(
     values.sort_unstable_by_key(|(value, _)| *value);
     let names = Names::of(&graph, method.program());
     let constants = InProgram { program: method.program(), names: &names, values };
-    let model = Model::new(graph, options, &constants).ok()?;
-    let instructions = u32::try_from(steps.start).ok()?..u32::try_from(steps.end).ok()?;
+    let model = Model::new(graph, options, &constants).map_err(|error| Some(error.to_string()))?;
+    let at = |step: usize| u32::try_from(step).map_err(|_| None);
+    let instructions = at(steps.start)?..at(steps.end)?;
     let args = inputs.into_iter().chain(outputs).collect();
-    Some(Region { instructions, args, calls, delegate: Owned::from_box(Box::new(engine::Part::new(model, names))) })
+    Ok(Region { instructions, args, calls, delegate: Owned::from_box(Box::new(engine::Part::new(model, names))) })
 }

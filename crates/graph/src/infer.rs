@@ -58,7 +58,7 @@ pub fn result_shapes(op: &Op, inputs: &[&[usize]]) -> Option<Shapes> {
         Op::Map(_) | Op::Convert | Op::Copy | Op::Compare { .. } | Op::Not | Op::Fill { .. } if inputs.len() == 1 => {
             Some(same())
         }
-        Op::Softmax | Op::SafeSoftmax if inputs.len() == 1 && !first.is_empty() => Some(same()),
+        Op::Softmax | Op::LogSoftmax | Op::SafeSoftmax if inputs.len() == 1 && !first.is_empty() => Some(same()),
         Op::Any if inputs.len() == 1 => one(reduced(first, &[first.len().checked_sub(1)?], true)?),
         Op::Select if inputs.len() == 3 => one(Shape::from_slice(&shapes::broadcast(inputs.iter().copied()).ok()?)),
         Op::Attention { query, key, value, result, batch, .. } => {
@@ -68,10 +68,16 @@ pub fn result_shapes(op: &Op, inputs: &[&[usize]]) -> Option<Shapes> {
             let along = first.last()?;
             (inputs.len() == 3 && inputs[1..].iter().all(|sizes| *sizes == [*along])).then(same)
         }
-        Op::LayerNorm { dims, .. } => {
+        Op::LayerNorm { dims, .. } | Op::RmsNorm { dims, .. } => {
             let row = first.get(first.len().checked_sub(*dims)?..)?;
-            let fits = inputs.len() <= 3 && inputs.iter().skip(1).all(|sizes| *sizes == row);
+            let most = if matches!(op, Op::RmsNorm { .. }) { 2 } else { 3 };
+            let fits = inputs.len() <= most && inputs.iter().skip(1).all(|sizes| *sizes == row);
             fits.then(same)
+        }
+        Op::GroupNorm { groups, .. } => {
+            let channels = first.get(1)?;
+            let fits = inputs.len() <= 3 && inputs.iter().skip(1).all(|sizes| *sizes == [*channels]);
+            (fits && *groups > 0 && channels.is_multiple_of(*groups)).then(same)
         }
         Op::Combine(_) if inputs.len() == 2 => one(Shape::from_slice(&shapes::broadcast(inputs.iter().copied()).ok()?)),
         Op::Linear { transposed } => one(linear(inputs, *transposed)?),

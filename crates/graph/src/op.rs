@@ -94,8 +94,12 @@ rows! {
     "ceil" Ceil;
     /// The largest whole number not above.
     "floor" Floor;
+    /// The nearest whole number; of two, the even one.
+    "round" Round;
     /// `x * x`
     "square" Square;
+    /// `1 / x`
+    "reciprocal" Reciprocal;
     /// The square root.
     "square_root" SquareRoot;
     /// One divided by the square root.
@@ -114,6 +118,8 @@ rows! {
     "sigmoid" Sigmoid;
     /// `x * sigmoid(x)`
     "silu" Silu;
+    /// The error function.
+    "erf" Erf;
     /// The Gaussian error linear unit.
     "gelu" Gelu;
     /// The same, approximated by a hyperbolic tangent.
@@ -184,6 +190,10 @@ rows! {
     "sum" Sum;
     /// Their sum, divided by how many there are.
     "mean" Mean;
+    /// The largest; NaN if there is one.
+    "maximum" Maximum;
+    /// The smallest; NaN if there is one.
+    "minimum" Minimum;
 }
 
 rows! {
@@ -316,8 +326,24 @@ rows! {
         /// Added to the variance.
         epsilon: f32,
     };
+    /// The same for each group of channels of `[n, c, ..]`; the second and third input are `[c]`.
+    "group_norm" GroupNorm {
+        /// How many groups.
+        groups: usize,
+        /// Added to the variance.
+        epsilon: f32,
+    };
+    /// Divided by the root of the mean square over the last dimensions; then times the second input, if it is there.
+    "rms_norm" RmsNorm {
+        /// How many dimensions.
+        dims: usize,
+        /// Added to the mean square.
+        epsilon: f32,
+    };
     /// `e^x`, divided by the sum along the last dimension.
     "softmax" Softmax;
+    /// The logarithm of that.
+    "log_softmax" LogSoftmax;
     /// The same, but rows of nothing but minus infinity become zeros.
     "safe_softmax" SafeSoftmax;
     /// `softmax(scale * Q Kᵀ + mask) V` for each batch and head, of queries, keys, values and perhaps a mask that

@@ -54,8 +54,12 @@ functions! {
     Ceil => |x| math::ceil(x);
     /// The largest whole number not above.
     Floor => |x| math::floor(x);
+    /// The nearest whole number; of two, the even one.
+    Round => |x| math::round_ties_even(x);
     /// `x * x`
     Square => |x| x * x;
+    /// `1 / x`
+    Reciprocal => |x| 1.0 / x;
     /// The square root.
     SquareRoot => |x| math::sqrt(x);
     /// One divided by the square root.
@@ -74,6 +78,8 @@ functions! {
     Sigmoid => |x| math::sigmoid(x), math::sigmoid_all, math::sigmoid_in_place;
     /// `x * sigmoid(x)`
     Silu => |x| math::silu(x), math::silu_all, math::silu_in_place;
+    /// The error function.
+    Erf => |x| math::erf(x);
     /// The Gaussian error linear unit.
     Gelu => |x| math::gelu(x);
     /// The same, approximated by a hyperbolic tangent.
@@ -178,6 +184,16 @@ mod tests {
                 let place = (10 + i) as f32;
                 assert_eq!(value, (place - 12.0).clamp(0.0, 20.0) * place * 2.0 + 1.0);
             }
+        }
+    }
+
+    #[test]
+    fn halves_are_rounded_to_even_numbers() {
+        for isa in Isa::available() {
+            let mut values = [-2.5, -1.5, -0.4, 0.5, 2.5, 3.5, 8_388_609.0];
+            Function::Round.apply(isa, &mut values);
+            assert_eq!(values, [-2.0, -2.0, 0.0, 0.0, 2.0, 4.0, 8_388_609.0]);
+            assert!(values[2].is_sign_negative());
         }
     }
 

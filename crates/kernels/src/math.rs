@@ -220,7 +220,7 @@ math! {
     /// The whole part.
     trunc => libm::truncf, |x| libm::trunc(x);
     /// The nearest whole number, ties to even.
-    round => libm::rintf, |x| libm::rint(x);
+    round => round_ties_even, |x| libm::rint(x);
 }
 
 /// Functions for which there is an instruction, and a call where there is no operating system.
@@ -243,6 +243,8 @@ instructions! {
     floor floorf;
     /// The smallest whole number not below.
     ceil ceilf;
+    /// The nearest whole number, ties to even.
+    round_ties_even rintf;
 }
 
 #[inline(always)]

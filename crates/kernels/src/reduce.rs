@@ -111,6 +111,9 @@ reducers! {
     /// The sum, kept in [`Number::Sum`] and given in it; convert as needed.
     Sum<T: Number>: T::Sum => T::Sum, T::Sum::ZERO,
         |a, x| a.plus(convert(x)), |p, q| p.plus(q), |end, n| end;
+    /// The sum of floats.
+    Total<T: Float>: f64 => T, 0.0,
+        |a, x| a + x.to_f64(), |p, q| p + q, |end, n| T::from_f64(end);
     /// The mean of floats.
     Mean<T: Float>: f64 => T, 0.0,
         |a, x| a + x.to_f64(), |p, q| p + q, |end, n| T::from_f64(end / n as f64);
@@ -485,6 +488,8 @@ mod tests {
                 let mut out = vec![0.0f32; count];
                 reduce::<Mean<f32>>(isa, &pool, axis, &x, &mut out);
                 assert_close(&out, &expect(&|c| c.iter().sum::<f64>() / n), 1e-7, &axis);
+                reduce::<Total<f32>>(isa, &pool, axis, &x, &mut out);
+                assert_close(&out, &expect(&|c| c.iter().sum()), 1e-7, &axis);
                 reduce::<Max<f32>>(isa, &pool, axis, &x, &mut out);
                 assert_eq!(out, expect(&|c| c.iter().copied().fold(f64::MIN, f64::max)));
                 reduce::<Largest<f32>>(isa, &pool, axis, &x, &mut out);

@@ -240,6 +240,11 @@ impl Module {
         Ok(planned.collect())
     }
 
+    /// Why some call of a method is not among [`Module::planned_calls`]: a sentence, if there is something to say.
+    pub fn unplanned_reason(&self, method: &str) -> Result<Option<String>, Error> {
+        Ok(self.shared.prepared(self.find(method)?)?.unplanned.clone())
+    }
+
     fn print(&self, delegate: &dyn Delegate) -> String {
         let mut text = String::new();
         // Writing to a string does not fail.

@@ -28,6 +28,8 @@ const SMALL: usize = 4096;
 pub(crate) struct Prepared {
     pub(crate) folding: Folding,
     regions: Vec<Planned>,
+    /// Why calls are not in them, if there is something to say.
+    pub(crate) unplanned: Option<String>,
     /// By number, as calls name them.
     pub(crate) delegates: Vec<Owned<dyn Delegate>>,
     /// For each input, whether it is read where the caller has it; nothing if none is.
@@ -62,22 +64,22 @@ impl Prepared {
         let mut blocks = Blocks::new(view, &needs, state)?;
         if !options.plan {
             let folding = fold(shared, method, &mut blocks, &found)?;
-            return Self::with(shared, method, folding, Vec::new());
+            return Self::with(shared, method, folding, (Vec::new(), None));
         }
         let is_small = |candidate: &Candidate| candidate.bytes <= SMALL;
         let small: Vec<_> = found.iter().copied().filter(is_small).collect();
         let folding = fold(shared, method, &mut blocks, &small)?;
-        let regions = regions(shared, method, &mut blocks, &folding)?;
+        let (regions, unplanned) = regions(shared, method, &mut blocks, &folding)?;
         let inside = |candidate: &Candidate| {
             regions.iter().any(|region: &Planned| region.instructions.contains(&candidate.instruction))
         };
         let rest: Vec<_> = found.into_iter().filter(|candidate| is_small(candidate) || !inside(candidate)).collect();
         let folding = if rest.len() == small.len() { folding } else { fold(shared, method, &mut blocks, &rest)? };
-        Self::with(shared, method, folding, regions)
+        Self::with(shared, method, folding, (regions, unplanned))
     }
 
     /// What follows from results and regions.
-    fn with(shared: &Shared, method: usize, folding: Folding, regions: Vec<Planned>) -> Result<Self, Error> {
+    fn with(shared: &Shared, method: usize, folding: Folding, (regions, unplanned): Regions) -> Result<Self, Error> {
         let delegates = delegates(shared, method, &regions)?;
         let decided = Decided {
             method: shared.method(method),
@@ -88,7 +90,7 @@ impl Prepared {
             delegates: &delegates,
         };
         let lent = decided.lent();
-        Ok(Self { folding, regions, delegates, lent })
+        Ok(Self { folding, regions, unplanned, delegates, lent })
     }
 
     pub(crate) fn planned(&self) -> &[Planned] {
@@ -214,9 +216,12 @@ fn delegate_error(method: Method<'_>, index: usize, error: CoreError, reason: St
     }
 }
 
+/// Runs of calls, and why others are not among them.
+type Regions = (Vec<Planned>, Option<String>);
+
 /// The runs of calls that the CPU engine takes, given the results that are known.
 #[cfg(feature = "engine")]
-fn regions(shared: &Shared, method: usize, blocks: &mut Blocks, folding: &Folding) -> Result<Vec<Planned>, Error> {
+fn regions(shared: &Shared, method: usize, blocks: &mut Blocks, folding: &Folding) -> Result<Regions, Error> {
     use sconce_core::{Parallel as _, Registry as _};
     use sconce_delegates::calls::{self, Callee, Known};
     use sconce_format::pte::KernelTypes;
@@ -242,16 +247,16 @@ fn regions(shared: &Shared, method: usize, blocks: &mut Blocks, folding: &Foldin
         let known = Known { callee: &callee, is_folded: &is_folded, bytes: &bytes, graphs: &graphs };
         calls::regions(view, &known, shared.options.engine(shared.pool.width()))
     })?;
-    let planned = found.into_iter().map(|region| Planned {
+    let planned = found.regions.into_iter().map(|region| Planned {
         instructions: region.instructions,
         calls: region.calls,
         args: region.args.iter().flat_map(|value| value.to_le_bytes()).collect(),
         delegate: region.delegate,
     });
-    Ok(planned.collect())
+    Ok((planned.collect(), found.reason))
 }
 
 #[cfg(not(feature = "engine"))]
-fn regions(_: &Shared, _: usize, _: &mut Blocks, _: &Folding) -> Result<Vec<Planned>, Error> {
-    Ok(Vec::new())
+fn regions(_: &Shared, _: usize, _: &mut Blocks, _: &Folding) -> Result<Regions, Error> {
+    Ok((Vec::new(), None))
 }

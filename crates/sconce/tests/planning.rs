@@ -103,6 +103,43 @@ fn who_reads_across_an_edge_gets_what_lies_there() {
     assert_eq!(run(&bytes, true).0, expected);
 }
 
+/// A run that cannot be planned whole is planned as far as it can be.
+#[test]
+fn the_longest_part_that_can_be_planned_is() {
+    let mut plan = Plan::new("forward");
+    let (x, p, q, r) = (plan.value(four(0)), plan.value(four(128)), plan.value(four(192)), plan.value(four(256)));
+    let (a, b, across, c) = (plan.value(four(64)), plan.value(four(80)), plan.value(four(72)), plan.value(four(320)));
+    plan.call("aten::relu.out", [x, p, p]);
+    plan.call("aten::neg.out", [p, q, q]);
+    plan.call("aten::abs.out", [q, r, r]);
+    // What follows reads half of one result and half of the other.
+    plan.call("aten::neg.out", [x, a, a]);
+    plan.call("aten::abs.out", [x, b, b]);
+    plan.call("aten::sign.out", [across, c, c]);
+    let bytes = write(plan, vec![x], vec![r, c]);
+    let expected = vec![vec![0.0, 0.0, 0.5, 2.0], vec![-1.0, -1.0, 1.0, 1.0]];
+    assert_eq!(run(&bytes, true), (expected.clone(), vec![0, 3, 4, 5]));
+    assert_eq!(run(&bytes, false).0, expected);
+    let module = Module::load(&bytes).unwrap();
+    let reason = module.unplanned_reason("forward").unwrap();
+    let said = "aten::sign.out, instruction 5, is an operator that plans have no word for";
+    assert_eq!((module.planned_calls("forward").unwrap()[0].calls, reason.as_deref()), (3, Some(said)));
+}
+
+/// Tensors whose sizes change are not planned, and that is said.
+#[test]
+fn sizes_that_change_are_named() {
+    let mut plan = Plan::new("forward");
+    let dynamic = |offset| TensorModel { dynamic: true, ..four(offset) };
+    let (x, a, b) = (plan.value(dynamic(0)), plan.value(dynamic(64)), plan.value(dynamic(128)));
+    plan.call("aten::relu.out", [x, a, a]);
+    plan.call("aten::neg.out", [a, b, b]);
+    let module = Module::load(&write(plan, vec![x], vec![b])).unwrap();
+    let reason = module.unplanned_reason("forward").unwrap();
+    assert!(module.planned_calls("forward").unwrap().is_empty());
+    assert_eq!(reason.as_deref(), Some("aten::relu.out, instruction 0, has tensors whose sizes change"));
+}
+
 #[test]
 fn an_own_kernel_is_not_planned_away() {
     use sconce::core::{Call, Code, Fault, Kernel};

@@ -5,9 +5,9 @@ use crate::quantize::{Product, border, element_wise, gate, limits, per_tensor, p
 use crate::steps::{
     Affine, After, Any, ArgMaxPool, Attention, Bias, Border, Combine, CombineKinds, Compare, Concat, Convert,
     Convolution, ConvolutionDynamic, ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Fill, Filter, GateBytes,
-    Gated, Kind, LayerNorm, MOST_AFTER, Map, MapBytes, MatMul, Mean, MeanInt8, Not, Pad, Parameters, Pixels, Pool,
-    PoolKind, Rearrange, Repeat, ResizeBilinear, ResizeNearest, Select, Softmax, Step, SumBytes, Tail, ToBytes,
-    Winograd, WinogradInt8, function, table,
+    Gated, GroupNorm, Kind, LayerNorm, MOST_AFTER, Map, MapBytes, MatMul, Not, Pad, Parameters, Pixels, Pool, PoolKind,
+    Rearrange, Reduce, ReduceBytes, Repeat, ResizeBilinear, ResizeNearest, RmsNorm, Select, Softmax, Step, SumBytes,
+    Tail, ToBytes, Winograd, WinogradInt8, function, table,
 };
 use crate::weights::{element_count, is_known};
 use sconce_format::ScalarType;
@@ -24,6 +24,9 @@ use sconce_kernels::reduce::Axis;
 use sconce_kernels::resize::{self, Resize};
 use sconce_kernels::windows::Windows;
 use sconce_kernels::winograd::{self, Output};
+
+/// Most bytes whose sum, less as many zeros, is a number of 32 bits.
+const MOST_BYTES: usize = 1 << 22;
 
 /// A step with the values it reads and the scratch it wants.
 pub(super) struct Selected {
@@ -123,10 +126,20 @@ impl Site<'_> {
                 let inputs = self.node.inputs.len();
                 self.floats(LayerNorm { n, inputs, epsilon: *epsilon, after: self.after(inputs) })
             }
-            Op::Softmax | Op::SafeSoftmax => {
+            Op::GroupNorm { groups, epsilon } => {
+                let [_, channels, inner @ ..] = self.input(0) else { return None };
+                let (shape, inputs) = ((*channels, *groups, element_count(inner)?), self.node.inputs.len());
+                self.floats(GroupNorm { shape, inputs, epsilon: *epsilon, after: self.after(inputs) })
+            }
+            Op::RmsNorm { dims, epsilon } => {
+                let n = element_count(&self.input(0)[self.input(0).len() - dims..])?;
+                let inputs = self.node.inputs.len();
+                self.floats(RmsNorm { n, weighted: inputs > 1, epsilon: *epsilon, after: self.after(inputs) })
+            }
+            Op::Softmax | Op::LogSoftmax | Op::SafeSoftmax => {
                 let (&n, outer) = self.input(0).split_last()?;
-                let (rows, safe) = (Axis::rows(element_count(outer)?, n), self.node.op == Op::SafeSoftmax);
-                self.floats(Softmax { rows, safe, after: self.after(1) })
+                let (log, safe) = (self.node.op == Op::LogSoftmax, self.node.op == Op::SafeSoftmax);
+                self.floats(Softmax { rows: Axis::rows(element_count(outer)?, n), log, safe, after: self.after(1) })
             }
             Op::Attention { .. } => self.attention(),
             Op::Compare { how, value } => {
@@ -225,7 +238,7 @@ impl Site<'_> {
         }
     }
 
-    /// An element-wise node or a mean of bytes.
+    /// An element-wise node or a reduction of bytes.
     fn bytes(&self) -> Option<Selected> {
         let (from, to) = (self.kind(self.node.inputs[0])?, self.kind(self.node.outputs[0])?);
         let mut after = self.after(self.node.inputs.len());
@@ -244,12 +257,9 @@ impl Site<'_> {
             }
             Op::Reduce { of, axes, .. } => {
                 let axis = Axis::of(self.input(0), *axes.first()?..*axes.last()? + 1);
-                if *of == Reduction::Sum {
-                    after.insert(0, After::Apply(Function::Affine(axis.n as f32, 0.0)));
-                }
                 let from = per_tensor(self.graph, self.node.inputs[0])?;
-                let step = MeanInt8 { n: axis.n, inner: axis.inner, from, to, after };
-                (axis.n > 0 && step.after.len() <= MOST_AFTER).then(|| self.step(step, 1, 0))
+                let step = ReduceBytes { mean: *of == Reduction::Mean, n: axis.n, inner: axis.inner, from, to, after };
+                (1..=MOST_BYTES).contains(&axis.n).then(|| self.step(step, 1, 0))
             }
             _ => None,
         }
@@ -553,19 +563,18 @@ impl Site<'_> {
         let (&first, &last) = (axes.first()?, axes.last()?);
         let adjacent = last - first + 1 == axes.len();
         let axis = Axis::of(self.input(0), first..last + 1);
-        let mut after = self.after(1);
-        if adjacent && axis.n == 0 {
-            // The sum of nothing is nothing; its mean is no number.
-            let value = if of == Reduction::Sum { 0.0 } else { f32::NAN };
-            let after = self.after(0);
-            let step = Bias { bias: None, value, channels: element_count(self.output())?, to: Kind::Float, after };
-            return self.is_float(self.node.outputs[0]).then(|| self.step(step, 0, 0));
+        adjacent.then_some(())?;
+        if axis.n > 0 {
+            return self.floats(Reduce { of, axis, after: self.after(1) });
         }
-        if of == Reduction::Sum {
-            after.insert(0, After::Apply(Function::Affine(axis.n as f32, 0.0)));
-        }
-        (adjacent && after.len() <= MOST_AFTER).then_some(())?;
-        self.floats(Mean { axis, after })
+        let value = match of {
+            Reduction::Sum => 0.0,
+            Reduction::Mean => f32::NAN,
+            Reduction::Maximum | Reduction::Minimum => return None,
+        };
+        let after = self.after(0);
+        let step = Bias { bias: None, value, channels: element_count(self.output())?, to: Kind::Float, after };
+        self.is_float(self.node.outputs[0]).then(|| self.step(step, 0, 0))
     }
 
     fn resize(&self, size: [usize; 2], align_corners: bool) -> Option<Resize> {

@@ -128,8 +128,9 @@ impl Step for CombineKinds {
     }
 }
 
-/// The mean of signed bytes along adjacent dimensions, seen as `[outer, n, inner]`.
-pub(crate) struct MeanInt8 {
+/// The sum or the mean of signed bytes along adjacent dimensions, seen as `[outer, n, inner]`.
+pub(crate) struct ReduceBytes {
+    pub(crate) mean: bool,
     pub(crate) n: usize,
     pub(crate) inner: usize,
     /// Scale and zero.
@@ -138,12 +139,13 @@ pub(crate) struct MeanInt8 {
     pub(crate) after: Vec<After>,
 }
 
-impl Step for MeanInt8 {
+impl Step for ReduceBytes {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         const STRIP: usize = 128;
         let (isa, input) = (context.isa, elements::<i8>(buffers.read(0)));
         let then = Following::new(&self.after, &buffers);
-        let (factor, zeros) = (self.from.0 / self.n as f32, self.n as i32 * self.from.1);
+        let factor = if self.mean { self.from.0 / self.n as f32 } else { self.from.0 };
+        let zeros = self.n as i32 * self.from.1;
         split::chunks(context.par, buffers.output, self.inner, |outer, output| {
             let input = &input[outer * self.n * self.inner..][..self.n * self.inner];
             for (strip, output) in output.chunks_mut(STRIP).enumerate() {
@@ -167,7 +169,7 @@ impl Step for MeanInt8 {
     }
 
     fn describe(&self) -> String {
-        format!("mean of {} bytes", self.n)
+        format!("{} of {} bytes", if self.mean { "mean" } else { "sum" }, self.n)
     }
 }
 

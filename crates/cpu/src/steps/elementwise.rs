@@ -2,7 +2,7 @@
 
 use super::{After, Context, Following, Step, elements, elements_mut};
 use crate::memory::Buffers;
-use sconce_graph::Combine as Kind;
+use sconce_graph::{Combine as Kind, Reduction};
 use sconce_kernels::epilogue::{Function, finish};
 use sconce_kernels::map::{self, Broadcast};
 use sconce_kernels::reduce::{self, Axis};
@@ -97,6 +97,8 @@ pub(super) fn combine(isa: Isa, kind: Kind, a: &mut [f32], b: &[f32]) {
 /// Softmax of rows.
 pub(crate) struct Softmax {
     pub(crate) rows: Axis,
+    /// Whether its logarithm is meant.
+    pub(crate) log: bool,
     /// Whether rows of nothing but minus infinity become zeros.
     pub(crate) safe: bool,
     pub(crate) after: Vec<After>,
@@ -107,7 +109,8 @@ impl Step for Softmax {
         let then = Following::new(&self.after, &buffers);
         let input: &[f32] = elements(buffers.read(0));
         let output: &mut [f32] = elements_mut(buffers.output);
-        softmax::softmax::<f32, false>(context.isa, context.par, self.rows, input, output);
+        let softmax = if self.log { softmax::softmax::<f32, true> } else { softmax::softmax::<f32, false> };
+        softmax(context.isa, context.par, self.rows, input, output);
         if self.safe {
             let rows = input.chunks_exact(self.rows.n.max(1)).zip(output.chunks_exact_mut(self.rows.n.max(1)));
             // What was minus infinity throughout is no number now; but not only that.
@@ -121,26 +124,34 @@ impl Step for Softmax {
     }
 
     fn describe(&self) -> String {
-        format!("softmax of {} rows of {}", self.rows.outer, self.rows.n)
+        let what = if self.log { "logarithm of softmax" } else { "softmax" };
+        format!("{what} of {} rows of {}", self.rows.outer, self.rows.n)
     }
 }
 
-/// The mean along adjacent dimensions. (A sum is the mean, times how many there are.)
-pub(crate) struct Mean {
+/// What numbers along adjacent dimensions become.
+pub(crate) struct Reduce {
+    pub(crate) of: Reduction,
     pub(crate) axis: Axis,
     pub(crate) after: Vec<After>,
 }
 
-impl Step for Mean {
+impl Step for Reduce {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         let then = Following::new(&self.after, &buffers);
         let input: &[f32] = elements(buffers.read(0));
         let output: &mut [f32] = elements_mut(buffers.output);
-        reduce::reduce::<reduce::Mean<f32>>(context.isa, context.par, self.axis, input, output);
+        let reduce = match self.of {
+            Reduction::Sum => reduce::reduce::<reduce::Total<f32>>,
+            Reduction::Mean => reduce::reduce::<reduce::Mean<f32>>,
+            Reduction::Maximum => reduce::reduce::<reduce::Max<f32>>,
+            Reduction::Minimum => reduce::reduce::<reduce::Min<f32>>,
+        };
+        reduce(context.isa, context.par, self.axis, input, output);
         then.finish(context, output);
     }
 
     fn describe(&self) -> String {
-        format!("mean of {} elements", self.axis.n)
+        format!("{} of {} elements", self.of, self.axis.n)
     }
 }

@@ -4,8 +4,10 @@
 //! then the run of calls ends before that call. What it has added to the graph by then is taken back. To let another
 //! operator join, add a row.
 
+mod arithmetic;
 mod conditions;
 mod images;
+mod parts;
 
 use super::builder::Builder;
 use super::flow::kind;
@@ -34,6 +36,9 @@ const ROWS: &[(&str, Row)] = &[
     ("aten::neg.out", |site| site.map(Function::Negate)),
     ("aten::ceil.out", |site| site.map(Function::Ceil)),
     ("aten::floor.out", |site| site.map(Function::Floor)),
+    ("aten::round.out", |site| site.map(Function::Round)),
+    ("aten::square.out", |site| site.map(Function::Square)),
+    ("aten::reciprocal.out", |site| site.map(Function::Reciprocal)),
     ("aten::sqrt.out", |site| site.map(Function::SquareRoot)),
     ("aten::rsqrt.out", |site| site.map(Function::ReciprocalSquareRoot)),
     ("aten::exp.out", |site| site.map(Function::Exp)),
@@ -43,6 +48,10 @@ const ROWS: &[(&str, Row)] = &[
     ("aten::tanh.out", |site| site.map(Function::Tanh)),
     ("aten::sigmoid.out", |site| site.map(Function::Sigmoid)),
     ("aten::relu.out", |site| site.map(Function::Clamp { low: 0.0, high: f32::INFINITY })),
+    ("aten::silu.out", |site| site.map(Function::Silu)),
+    ("aten::erf.out", |site| site.map(Function::Erf)),
+    ("aten::hardsigmoid.out", |site| site.map(Function::HardSigmoid)),
+    ("aten::hardswish.out", |site| site.map(Function::HardSwish)),
     ("aten::gelu.out", |site| {
         let function = if site.str(1)? == "tanh" { Function::GeluTanh } else { Function::Gelu };
         site.map(function)
@@ -56,8 +65,11 @@ const ROWS: &[(&str, Row)] = &[
         (site.number(2)? == 1.0 && site.number(3)? == 1.0).then_some(())?;
         site.map(Function::Elu { alpha })
     }),
-    ("aten::hardtanh.out", |site| site.limits(1, 2)),
-    ("aten::clamp.out", |site| site.limits(1, 2)),
+    ("aten::hardtanh.out", |site| site.limits(Some(1), Some(2))),
+    ("aten::clamp.out", |site| site.limits(Some(1), Some(2))),
+    ("aten::clamp_min.out", |site| site.limits(Some(1), None)),
+    ("aten::clamp_max.out", |site| site.limits(None, Some(1))),
+    ("aten::pow.Tensor_Scalar_out", |site| site.power()),
     ("aten::add.out", |site| site.combine(Combine::Add, Some(2))),
     ("aten::sub.out", |site| site.combine(Combine::Subtract, Some(2))),
     ("aten::mul.out", |site| site.combine(Combine::Multiply, None)),
@@ -68,6 +80,9 @@ const ROWS: &[(&str, Row)] = &[
     ("aten::sub.Scalar_out", |site| site.combine(Combine::Subtract, Some(2))),
     ("aten::mul.Scalar_out", |site| site.combine(Combine::Multiply, None)),
     ("aten::div.Scalar_out", |site| site.combine(Combine::Divide, None)),
+    ("aten::rsub.Scalar_out", |site| site.subtract_from(2)),
+    ("aten::rsub.Tensor_out", |site| site.subtract_from(2)),
+    ("aten::_prelu_kernel.out", |site| site.combine(Combine::PRelu, None)),
     ("aten::eq.Scalar_out", |site| site.compare(Comparison::Equal)),
     ("aten::ne.Scalar_out", |site| site.compare(Comparison::NotEqual)),
     ("aten::lt.Scalar_out", |site| site.compare(Comparison::Less)),
@@ -77,26 +92,35 @@ const ROWS: &[(&str, Row)] = &[
     ("aten::logical_not.out", |site| site.not()),
     ("aten::any.out", |site| site.any()),
     ("aten::where.self_out", |site| site.choose()),
+    ("aten::masked_fill.Scalar_out", |site| site.fill_where()),
+    ("aten::scalar_tensor.out", |site| site.repeated(0)),
+    ("aten::full.out", |site| site.repeated(1)),
     ("aten::full_like.out", |site| site.fill()),
     ("aten::convolution.out", |site| site.convolution()),
     ("aten::_native_batch_norm_legit_no_training.out", |site| site.batch_norm()),
     ("aten::native_layer_norm.out", |site| site.layer_norm()),
+    ("aten::native_group_norm.out", |site| site.group_norm()),
     ("aten::linear.out", |site| site.linear()),
     ("aten::addmm.out", |site| site.addmm()),
     ("aten::mm.out", |site| site.product(0, 1)),
     ("aten::bmm.out", |site| site.product(0, 1)),
-    ("aten::_softmax.out", |site| site.softmax()),
-    ("aten::mean.dim_out", |site| site.reduce(Reduction::Mean)),
-    ("aten::mean.out", |site| site.reduce(Reduction::Mean)),
-    ("aten::sum.IntList_out", |site| site.reduce(Reduction::Sum)),
+    ("aten::_softmax.out", |site| site.softmax(Op::Softmax)),
+    ("aten::_log_softmax.out", |site| site.softmax(Op::LogSoftmax)),
+    ("aten::mean.dim_out", |site| site.reduce(Reduction::Mean, Some(3))),
+    ("aten::mean.out", |site| site.reduce(Reduction::Mean, Some(3))),
+    ("aten::sum.IntList_out", |site| site.reduce(Reduction::Sum, Some(3))),
+    ("aten::amax.out", |site| site.reduce(Reduction::Maximum, None)),
+    ("aten::amin.out", |site| site.reduce(Reduction::Minimum, None)),
     ("aten::max_pool2d_with_indices.out", |site| site.max_pool()),
     ("aten::avg_pool2d.out", |site| site.avg_pool()),
+    ("aten::_adaptive_avg_pool2d.out", |site| site.adaptive_avg_pool()),
     ("aten::view_copy.out", |site| site.reshape()),
     ("aten::unsqueeze_copy.out", |site| site.reshape()),
     ("aten::squeeze_copy.dim_out", |site| site.reshape()),
     ("aten::squeeze_copy.dims_out", |site| site.reshape()),
-    ("aten::expand_copy.out", |site| site.reshape()),
+    ("aten::expand_copy.out", |site| site.expand()),
     ("aten::clone.out", |site| site.reshape()),
+    ("aten::lift_fresh_copy.out", |site| site.reshape()),
     ("aten::alias_copy.out", |site| site.reshape()),
     ("aten::detach_copy.out", |site| site.reshape()),
     ("dim_order_ops::_clone_dim_order.out", |site| site.reshape()),
@@ -119,12 +143,19 @@ const ROWS: &[(&str, Row)] = &[
     }),
     ("aten::slice_copy.Tensor_out", |site| site.slice()),
     ("aten::select_copy.int_out", |site| site.select()),
-    ("aten::split_with_sizes_copy.out", |site| site.split()),
+    ("aten::narrow_copy.out", |site| site.narrow()),
+    ("aten::split_with_sizes_copy.out", |site| site.split_with_sizes()),
+    ("aten::split_copy.Tensor_out", |site| site.split()),
+    ("aten::unbind_copy.int_out", |site| site.unbind()),
     ("aten::cat.out", |site| site.concat()),
+    ("aten::stack.out", |site| site.stack()),
     ("aten::constant_pad_nd.out", |site| site.pad()),
     ("aten::upsample_bilinear2d.vec_out", |site| site.bilinear()),
     ("aten::upsample_nearest2d.vec_out", |site| site.nearest()),
 ];
+
+/// How often a number is written out.
+const MOST_REPEATED: usize = 64 * 1024;
 
 /// A dimension that may be counted from the end.
 fn place(dim: i64, rank: usize) -> Option<usize> {
@@ -202,6 +233,13 @@ impl Site<'_, '_, '_, '_> {
         list.items().iter().map(item).collect()
     }
 
+    fn doubles(&self, index: usize) -> Option<Vec<f64>> {
+        match self.fixed(index)? {
+            KernelTypes::DoubleList(list) => Some(list.items().iter().collect()),
+            _ => None,
+        }
+    }
+
     /// One or two numbers for height and width.
     fn pair(&self, index: usize) -> Option<[usize; 2]> {
         match *self.ints(index)?.as_slice() {
@@ -268,35 +306,6 @@ impl Site<'_, '_, '_, '_> {
         self.give_last(y)
     }
 
-    fn limits(&mut self, low: usize, high: usize) -> Option<()> {
-        let mut limit = |index, none| match self.is_none(index) {
-            true => Some(none),
-            false => self.number(index).map(|x| x as f32),
-        };
-        let (low, high) = (limit(low, f32::NEG_INFINITY)?, limit(high, f32::INFINITY)?);
-        (low <= high).then_some(())?;
-        self.map(Function::Clamp { low, high })
-    }
-
-    /// A function of two tensors, or of a tensor and a number; the second may have a factor.
-    fn combine(&mut self, kind: Combine, factor: Option<usize>) -> Option<()> {
-        if let Some(factor) = factor {
-            (self.number(factor)? == 1.0).then_some(())?;
-        }
-        if let Some(value) = self.number(1).map(|value| value as f32) {
-            match kind {
-                Combine::Add => return self.map(Function::Plus { value }),
-                Combine::Subtract => return self.map(Function::Plus { value: -value }),
-                Combine::Multiply => return self.map(Function::Times { value }),
-                Combine::Divide => return self.map(Function::Over { value }),
-                _ => {}
-            }
-        }
-        let inputs = vec![self.floats(0)?, self.floats(1)?];
-        let y = self.node(Op::Combine(kind), inputs)?;
-        self.give_last(y)
-    }
-
     fn transpose(&mut self, order: Vec<usize>) -> Option<()> {
         let x = self.tensor(0)?;
         let mut dims = order.clone();
@@ -328,6 +337,15 @@ impl Site<'_, '_, '_, '_> {
         self.give_last(y)
     }
 
+    /// A known number, again and again.
+    fn repeated(&mut self, index: usize) -> Option<()> {
+        let (value, sizes) = (self.number(index)? as f32, self.sizes(self.last()?)?);
+        let count = sizes.iter().product();
+        (count <= MOST_REPEATED).then_some(())?;
+        let y = self.vector(&vec![value; count]);
+        self.give_last(y)
+    }
+
     /// Numbers as a constant of the graph.
     fn vector(&mut self, numbers: &[f32]) -> ValueId {
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
@@ -338,20 +356,6 @@ impl Site<'_, '_, '_, '_> {
     fn unread(&mut self, index: usize) -> Option<()> {
         let value = self.arg(index)?;
         self.builder.leave_out(value, self.step)
-    }
-
-    fn layer_norm(&mut self) -> Option<()> {
-        let x = self.floats(0)?;
-        let dims = self.ints(1)?.len();
-        // A bias without a weight has no word.
-        let (weight, bias) = (self.constant(2)?, self.constant(3)?);
-        (weight.is_some() || bias.is_none()).then_some(())?;
-        let epsilon = self.number(4)? as f32;
-        let inputs = [Some(x), weight, bias].into_iter().flatten().collect();
-        let y = self.node(Op::LayerNorm { dims, epsilon }, inputs)?;
-        self.unread(6)?;
-        self.unread(7)?;
-        self.give(5, y)
     }
 
     fn linear(&mut self) -> Option<()> {
@@ -393,110 +397,6 @@ impl Site<'_, '_, '_, '_> {
                 self.node(Op::Combine(Combine::Add), vec![product, bias])?
             }
         };
-        self.give_last(y)
-    }
-
-    fn softmax(&mut self) -> Option<()> {
-        let x = self.floats(0)?;
-        let rank = self.builder.graph.ty(x).dims.len();
-        let dim = place(self.int(1)?, rank)?;
-        if dim + 1 == rank {
-            let y = self.node(Op::Softmax, vec![x])?;
-            return self.give_last(y);
-        }
-        let mut order: Vec<usize> = (0..rank).collect();
-        order.swap(dim, rank - 1);
-        let last = self.node(Op::Transpose { order: order.clone() }, vec![x])?;
-        let y = self.node(Op::Softmax, vec![last])?;
-        let y = self.node(Op::Transpose { order }, vec![y])?;
-        self.give_last(y)
-    }
-
-    fn reduce(&mut self, of: Reduction) -> Option<()> {
-        let x = self.floats(0)?;
-        let rank = self.builder.graph.ty(x).dims.len();
-        let dims = if self.is_none(1) { Vec::new() } else { self.ints(1)? };
-        let mut axes = dims.into_iter().map(|dim| place(dim, rank)).collect::<Option<Vec<_>>>()?;
-        if axes.is_empty() {
-            axes = (0..rank).collect();
-        }
-        axes.sort_unstable();
-        axes.dedup();
-        // The engine takes neighbours. (Height and width still are when channels come last.)
-        axes.windows(2).all(|pair| pair[0] + 1 == pair[1]).then_some(())?;
-        self.is_none(3).then_some(())?;
-        let y = self.node(Op::Reduce { of, axes, keep: true }, vec![x])?;
-        self.give_last(y)
-    }
-
-    /// Elements `start..start + size` along a dimension.
-    fn part(&mut self, x: ValueId, dim: usize, start: usize, size: usize) -> Option<ValueId> {
-        let whole = self.builder.graph.ty(x).sizes();
-        (size > 0).then_some(())?;
-        let mut starts = vec![0; whole.len()];
-        let mut sizes = whole;
-        (starts[dim], sizes[dim]) = (start, size);
-        self.node(Op::Slice { starts, sizes: sizes.into_vec() }, vec![x])
-    }
-
-    fn slice(&mut self) -> Option<()> {
-        let x = self.tensor(0)?;
-        let sizes = self.sizes(0)?;
-        let dim = place(self.int(1)?, sizes.len())?;
-        (self.int(4)? == 1).then_some(())?;
-        let length = i64::try_from(sizes[dim]).ok()?;
-        let bound = |index, none| if self.is_none(index) { Some(none) } else { self.int(index) };
-        let within =
-            |at: i64| usize::try_from(if at < 0 { at.saturating_add(length) } else { at }.clamp(0, length)).ok();
-        let (start, end) = (within(bound(2, 0)?)?, within(bound(3, length)?)?);
-        let y = self.part(x, dim, start, end.checked_sub(start)?)?;
-        self.give_last(y)
-    }
-
-    fn select(&mut self) -> Option<()> {
-        let x = self.tensor(0)?;
-        let sizes = self.sizes(0)?;
-        let dim = place(self.int(1)?, sizes.len())?;
-        let y = self.part(x, dim, place(self.int(2)?, sizes[dim])?, 1)?;
-        self.give_last(y)
-    }
-
-    fn split(&mut self) -> Option<()> {
-        let x = self.tensor(0)?;
-        let dim = place(self.int(2)?, self.sizes(0)?.len())?;
-        let (sizes, outputs) = (self.ints(1)?, self.builder.flow.members(self.arg(3)?));
-        (sizes.len() == outputs.len()).then_some(())?;
-        let mut start = 0;
-        for (size, output) in sizes.into_iter().zip(outputs) {
-            let size = usize::try_from(size).ok()?;
-            let part = self.part(x, dim, start, size)?;
-            self.builder.write(output, part)?;
-            start += size;
-        }
-        Some(())
-    }
-
-    fn concat(&mut self) -> Option<()> {
-        let inputs = self.builder.flow.members(self.arg(0)?);
-        let inputs = inputs.into_iter().map(|value| self.builder.read(value)).collect::<Option<Vec<_>>>()?;
-        let first = self.builder.graph.ty(*inputs.first()?).clone();
-        inputs.iter().all(|&input| self.builder.graph.ty(input).element == first.element).then_some(())?;
-        let axis = place(self.int(1)?, first.dims.len())?;
-        let y = self.node(Op::Concat { axis }, inputs)?;
-        self.give_last(y)
-    }
-
-    fn pad(&mut self) -> Option<()> {
-        let x = self.floats(0)?;
-        let rank = self.builder.graph.ty(x).dims.len();
-        let (mut before, mut after) = (vec![0; rank], vec![0; rank]);
-        let borders = self.ints(1)?;
-        for (index, pair) in borders.chunks_exact(2).enumerate() {
-            let dim = rank.checked_sub(index + 1)?;
-            (before[dim], after[dim]) = (usize::try_from(pair[0]).ok()?, usize::try_from(pair[1]).ok()?);
-        }
-        let value = self.number(2)? as f32;
-        let y = self.node(Op::Pad { before, after, value }, vec![x])?;
         self.give_last(y)
     }
 }

@@ -77,6 +77,8 @@ pub(super) struct Flow<'a> {
     wanders: Vec<bool>,
     /// By value: whether an instruction may change it.
     changed: Vec<bool>,
+    /// By value: whether it is the result of a folded instruction, which is read elsewhere.
+    given: Vec<bool>,
     /// By instruction: whether a jump leads to it.
     targets: Vec<bool>,
     has_jumps: bool,
@@ -111,6 +113,7 @@ impl<'a> Flow<'a> {
             memory: own.map(|bytes| bytes.into_iter().collect()).collect(),
             wanders: vec![false; values],
             changed: vec![false; values],
+            given: vec![false; values],
             targets: vec![false; chain.instructions().len() + 1],
             has_jumps: false,
             kept: Vec::new(),
@@ -120,6 +123,9 @@ impl<'a> Flow<'a> {
         for (instruction, index) in chain.instructions().iter().zip(0u32..) {
             let mut step = flow.step(instruction.instr_args(), callee, outputs)?;
             if is_folded(index) {
+                for &value in &step.writes {
+                    *flow.given.get_mut(index_of(value))? = true;
+                }
                 step = Step { is_folded: true, ..Step::default() };
             }
             for &value in step.writes.iter().chain(&step.changes) {
@@ -261,6 +267,12 @@ impl<'a> Flow<'a> {
         self.changed.get(index_of(value)).copied().unwrap_or(true)
     }
 
+    /// Whether the sizes of a tensor, or of one in a list, may change.
+    pub(super) fn is_resized(&self, value: u32) -> bool {
+        let changes = |value: u32| tensor(self.method, index_of(value)).is_some_and(|tensor| tensor.is_dynamic());
+        self.members(value).into_iter().any(changes)
+    }
+
     /// Whether a jump leads to an instruction.
     pub(super) fn is_target(&self, step: usize) -> bool {
         self.targets.get(step).copied().unwrap_or(true)
@@ -274,7 +286,8 @@ impl<'a> Flow<'a> {
     /// What is read, after the instructions `steps`, of bytes that they wrote.
     pub(super) fn reads_after(&self, bytes: &Bytes, steps: Range<usize>) -> Vec<Bytes> {
         let memory = |value: u32| self.memory.get(index_of(value)).into_iter().flatten();
-        let touched = |value: u32| memory(value).filter(|other| other.overlaps(bytes)).cloned();
+        let is_there = |value: u32| !self.given.get(index_of(value)).copied().unwrap_or(false);
+        let touched = |value: u32| memory(value).filter(move |other| other.overlaps(bytes) && is_there(value)).cloned();
         let returned = self.returned.iter().copied().flat_map(touched);
         if self.has_jumps {
             let outside = self.steps.iter().enumerate().filter(|(index, _)| !steps.contains(index));

@@ -131,7 +131,9 @@ fn sunk(op: &Op, order: &[usize]) -> Option<(Op, Vec<usize>)> {
         Op::Pad { before, after, value } => {
             Some((Op::Pad { before: spread(before), after: spread(after), value: *value }, same))
         }
-        Op::Softmax | Op::SafeSoftmax => (order.last() == Some(&(order.len() - 1))).then_some((op.clone(), same)),
+        Op::Softmax | Op::LogSoftmax | Op::SafeSoftmax => {
+            (order.last() == Some(&(order.len() - 1))).then_some((op.clone(), same))
+        }
         Op::Reduce { of, axes, keep } => {
             let mut moved: Vec<usize> = axes.iter().map(|&axis| order[axis]).collect();
             moved.sort_unstable();

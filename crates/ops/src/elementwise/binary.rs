@@ -119,7 +119,7 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::remainder.Scalar_out" [4] writes [2] => simple!(|a, b| int int_remainder(a, b), real<R> remainder(a, b));
     "aten::remainder.Scalar_Tensor_out" [4] writes [2] => simple!(|a, b| int int_remainder(a, b), real<R> remainder(a, b));
     "aten::pow.Tensor_Tensor_out" [4] writes [2] => simple!(|a, b| int int_pow(a, b), real<R> Real::pow(a, b));
-    "aten::pow.Tensor_Scalar_out" [4] writes [2] => simple!(|a, b| int int_pow(a, b), real<R> Real::pow(a, b));
+    "aten::pow.Tensor_Scalar_out" [4] writes [2] => simple!(|a, b| int int_pow(a, b), real<R> rooted_pow(a, b));
     "aten::pow.Scalar_out" [4] writes [2] => simple!(|a, b| int int_pow(a, b), real<R> Real::pow(a, b));
     "aten::atan2.out" [4] writes [2] => |call| {
         let (sources, dtype, out) = two(call, [0, 1], 2)?;
@@ -236,6 +236,16 @@ fn int_remainder(a: i64, b: i64) -> i64 {
 fn remainder<R: Real>(a: R, b: R) -> R {
     let rest = Real::rem(a, b);
     if rest != R::ZERO && (rest < R::ZERO) != (b < R::ZERO) { rest + b } else { rest }
+}
+
+/// A power with roots as PyTorch has them: `sqrt` of what is not positive differs from a power.
+#[inline(always)]
+fn rooted_pow<R: Real>(base: R, exponent: R) -> R {
+    match exponent.to_f64() {
+        0.5 => Real::sqrt(base),
+        -0.5 => R::ONE / Real::sqrt(base),
+        _ => Real::pow(base, exponent),
+    }
 }
 
 fn int_pow(base: i64, exponent: i64) -> i64 {

@@ -39,6 +39,14 @@ impl Site<'_, '_, '_, '_> {
         self.give_last(y)
     }
 
+    /// A known number where bools are true.
+    pub(super) fn fill_where(&mut self) -> Option<()> {
+        let (x, fill) = (self.floats(0)?, self.number(2)? as f32);
+        let (bools, fill) = (self.bools(1)?, self.vector(&[fill]));
+        let y = self.builder.node_of(ScalarType::Float, Op::Select, vec![bools, fill, x])?;
+        self.give_last(y)
+    }
+
     /// A known number in the sizes of a tensor.
     pub(super) fn fill(&mut self) -> Option<()> {
         let (x, value) = (self.floats(0)?, self.number(1)? as f32);

@@ -4,7 +4,7 @@
 //! out, and the engine's passes let neighbours cancel.
 
 use super::Site;
-use sconce_graph::{Op, ValueId};
+use sconce_graph::{Op, Reduction, ValueId};
 
 /// Channels last, and back.
 const LAST: [usize; 4] = [0, 2, 3, 1];
@@ -106,37 +106,63 @@ impl Site<'_, '_, '_, '_> {
     }
 
     pub(super) fn avg_pool(&mut self) -> Option<()> {
-        let (kernel, padding) = (self.pair(1)?, self.pair(3)?);
+        let (kernel, [above, left]) = (self.pair(1)?, self.pair(3)?);
         let stride = self.stride(2, kernel)?;
-        let [above, left] = padding;
-        // Pixels outside of the image do not count.
-        ((padding == [0, 0] || !self.bool(5)?) && self.is_none(6)).then_some(())?;
-        let op = Op::AvgPool2d { kernel, stride, padding: [above, left, above, left] };
-        let x = self.image(0)?;
-        let y = self.node(op, vec![x])?;
+        self.is_none(6).then_some(())?;
+        let mut x = self.image(0)?;
+        let mut padding = [above, left, above, left];
+        // Pixels outside of the image do not count, unless they are made part of it.
+        if padding != [0; 4] && self.bool(5)? {
+            let border = vec![0, above, left, 0];
+            x = self.node(Op::Pad { before: border.clone(), after: border, value: 0.0 }, vec![x])?;
+            padding = [0; 4];
+        }
+        let y = self.node(Op::AvgPool2d { kernel, stride, padding }, vec![x])?;
         self.give_image(self.last()?, y)
     }
 
+    /// Means of cells that divide an image evenly.
+    pub(super) fn adaptive_avg_pool(&mut self) -> Option<()> {
+        let &[_, _, height, width] = self.sizes(0)?.as_slice() else { return None };
+        let &[_, _, down, across] = self.sizes(self.last()?)?.as_slice() else { return None };
+        if [down, across] == [1, 1] {
+            let x = self.floats(0)?;
+            let y = self.node(Op::Reduce { of: Reduction::Mean, axes: vec![2, 3], keep: true }, vec![x])?;
+            return self.give_last(y);
+        }
+        (height.is_multiple_of(down) && width.is_multiple_of(across)).then_some(())?;
+        let kernel = [height / down, width / across];
+        self.resize(Op::AvgPool2d { kernel, stride: kernel, padding: [0; 4] })
+    }
+
     pub(super) fn bilinear(&mut self) -> Option<()> {
-        let (size, align_corners) = (self.new_size()?, self.bool(2)?);
+        let align_corners = self.bool(2)?;
+        let size = self.new_size((!align_corners).then_some(3))?;
         self.resize(Op::ResizeBilinear { size, align_corners })
     }
 
     pub(super) fn nearest(&mut self) -> Option<()> {
-        let size = self.new_size()?;
+        let size = self.new_size(Some(2))?;
         self.resize(Op::ResizeNearest { size })
     }
 
-    /// The height and width of the result, if positions follow from the sizes.
-    pub(super) fn new_size(&mut self) -> Option<[usize; 2]> {
+    /// The height and width of the result, if positions follow from the sizes. Factors, where they count, are argument
+    /// `factors`, and say where positions lie, not the sizes: 10 pixels times 2.05 are 20, but each is 1 / 2.05 apart.
+    fn new_size(&mut self, factors: Option<usize>) -> Option<[usize; 2]> {
         let &[_, _, height, width] = self.sizes(0)?.as_slice() else { return None };
         let &[_, _, new_height, new_width] = self.sizes(self.last()?)?.as_slice() else { return None };
-        // Factors that are not whole would be taken as they are written, not from the sizes.
-        let whole = new_height.is_multiple_of(height) && new_width.is_multiple_of(width);
-        (whole || !self.is_none(1)).then_some([new_height, new_width])
+        if let Some(index) = factors.filter(|&index| !self.is_none(index)) {
+            let factors = self.doubles(index)?;
+            let same = |factor: f64, old: usize, new: usize| (1.0 / factor) as f32 == old as f32 / new as f32;
+            let as_sizes =
+                matches!(factors[..], [down, right] if same(down, height, new_height) && same(right, width, new_width));
+            as_sizes.then_some(())?;
+        }
+        Some([new_height, new_width])
     }
 
-    pub(super) fn resize(&mut self, op: Op) -> Option<()> {
+    /// An image that becomes another one.
+    fn resize(&mut self, op: Op) -> Option<()> {
         let x = self.image(0)?;
         let y = self.node(op, vec![x])?;
         self.give_image(self.last()?, y)
