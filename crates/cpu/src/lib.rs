@@ -12,6 +12,7 @@
 //! | `quantize` | which quantised nodes are computed as they are |
 //! | `plan` | which step does what a node says, and where values lie |
 //! | `steps` | the steps, by family |
+//! | `twins` | which nodes have the same weights |
 //! | `profile` | what steps take, beside what the machine could do |
 //! | `memory` | where blocks of memory come from, and how a step gets at its disjoint parts of them (the only `unsafe` here) |
 //! | `weights` | constants as numbers, and packed weights |
@@ -25,6 +26,7 @@ mod plan;
 mod profile;
 mod quantize;
 mod steps;
+mod twins;
 mod weights;
 
 pub use model::{Error, Model, Options, Session};

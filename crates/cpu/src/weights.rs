@@ -6,6 +6,7 @@
 
 use crate::memory::{ALIGN, Aligned, Store};
 use crate::steps::{Filter, elements, elements_mut};
+use crate::twins::twins;
 use half::{bf16, f16};
 use sconce_format::ScalarType;
 use sconce_graph::{ConstantId, Constants, Element, Graph, Quantized, Scheme, Storage, ValueId};
@@ -135,9 +136,9 @@ impl<'a> Known<'a> {
         Cow::Owned(arranged)
     }
 
-    /// The weights of a node, packed by `pack` if they are not yet. What they are packed from is then released.
+    /// The weights of a node, packed by `pack` if neither it nor a twin did yet. What they are packed from is then released.
     pub(crate) fn weights(&self, node: usize, pack: impl FnOnce() -> Weights) -> &'a Weights {
-        self.packed.nodes[node].get_or_init(|| {
+        self.packed.nodes[self.packed.twins[node]].get_or_init(|| {
             let weights = pack();
             if let Place::Own(_) = weights.place {
                 let inputs = self.graph.nodes[node].inputs.iter().filter_map(|&input| self.graph.as_constant(input));
@@ -172,7 +173,7 @@ impl<'a> Known<'a> {
 
     /// The packed weights of a node beside the program, if they are there and of that length.
     fn packed_before(&self, node: usize, bytes: usize) -> Option<u32> {
-        let entry = self.constants.find(&entry_name(self.packed.name.as_deref()?, node))?;
+        let entry = self.constants.find(&entry_name(self.packed.name.as_deref()?, self.packed.twins[node]))?;
         let found = self.constants.entry(entry)?;
         (found.len() == bytes && found.as_ptr().addr().is_multiple_of(ALIGN)).then_some(entry)
     }
@@ -401,6 +402,8 @@ impl Weights {
 #[derive(Debug)]
 pub(crate) struct Packed {
     nodes: Vec<OnceLock<Weights>>,
+    /// For each node the one that has its weights.
+    twins: Vec<usize>,
     constants: Vec<OnceLock<Aligned>>,
     store: Store,
     /// The model's name, if there is something beside the program that was packed before.
@@ -416,7 +419,13 @@ impl Packed {
         let bytes = graph.constants.iter().filter_map(|constant| constants.bytes(&constant.source));
         let store = Store::new(bytes.fold(0, |sum, bytes| sum.saturating_add(bytes.len())));
         let name = constants.find(PACKED).map(|_| model_name(graph, isa, exact));
-        Self { nodes: empty(graph.nodes.len()), constants: empty(graph.constants.len()), store, name }
+        Self {
+            nodes: empty(graph.nodes.len()),
+            twins: twins(graph),
+            constants: empty(graph.constants.len()),
+            store,
+            name,
+        }
     }
 
     /// What was packed here so far, by the names of the entries of a model of this name.

@@ -1,20 +1,20 @@
 //! Which step does what a node says.
 
+mod bytes;
+
 use crate::model::Options;
-use crate::quantize::{Product, border, element_wise, gate, limits, per_tensor, product};
+use crate::quantize::{Product, border, element_wise, product};
 use crate::steps::{
-    Affine, After, Any, ArgMaxPool, Attention, Bias, Border, Combine, CombineKinds, Compare, Concat, Convert,
-    Convolution, ConvolutionDynamic, ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Fill, Filter, GateBytes,
-    Gated, GroupNorm, Kind, LayerNorm, MOST_AFTER, Map, MapBytes, MatMul, Not, Pad, Parameters, Pixels, Pool, PoolKind,
-    Rearrange, Reduce, ReduceBytes, Repeat, ResizeBilinear, ResizeNearest, RmsNorm, Select, Softmax, Step, SumBytes,
-    Tail, ToBytes, Winograd, WinogradInt8, function, table,
+    Affine, After, Any, ArgMaxPool, Attention, Bias, Border, Combine, Compare, Concat, Convolution, ConvolutionDynamic,
+    ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Fill, Filter, Gated, GroupNorm, Kind, LayerNorm, MOST_AFTER,
+    Map, MatMul, Not, Pad, Parameters, Pixels, Pool, PoolKind, Rearrange, Reduce, ResizeBilinear, ResizeNearest,
+    RmsNorm, Select, Softmax, Step, Tail, Winograd, WinogradInt8, function,
 };
 use crate::weights::{element_count, is_known};
 use sconce_format::ScalarType;
 use sconce_graph::{
     Combine as CombineKind, Element, Graph, Node, Op, Quantized, Reduction, Scheme, Shape, Storage, Then, ValueId,
 };
-use sconce_kernels::bytes::Rounding;
 use sconce_kernels::copy::contiguous_strides;
 use sconce_kernels::depthwise::Depthwise;
 use sconce_kernels::epilogue::Function;
@@ -24,9 +24,6 @@ use sconce_kernels::reduce::Axis;
 use sconce_kernels::resize::{self, Resize};
 use sconce_kernels::windows::Windows;
 use sconce_kernels::winograd::{self, Output};
-
-/// Most bytes whose sum, less as many zeros, is a number of 32 bits.
-const MOST_BYTES: usize = 1 << 22;
 
 /// A step with the values it reads and the scratch it wants.
 pub(super) struct Selected {
@@ -219,95 +216,6 @@ impl Site<'_> {
     fn floats(&self, step: impl Step + 'static) -> Option<Selected> {
         let all = self.node.reads().chain(self.node.outputs.iter().copied()).all(|value| self.is_float(value));
         all.then(|| self.step(step, self.node.inputs.len(), 0))
-    }
-
-    fn convert(&self) -> Option<Selected> {
-        let (from, to) = (self.kind(self.node.inputs[0])?, self.kind(self.node.outputs[0])?);
-        let whole = matches!(to, Kind::Rows(_)) && !self.node.then.is_empty();
-        (!whole).then(|| self.converted(from, to, self.after(1)))
-    }
-
-    /// A conversion with what follows, by a table if that can be.
-    fn converted(&self, from: Kind, to: Kind, after: Vec<After>) -> Selected {
-        match table(self.options.isa, from, to, &after) {
-            Some(table) => {
-                let what = format!("{from:?} to {to:?}");
-                self.step(MapBytes { table: Box::new(table), what }, 1, 0)
-            }
-            None => self.step(Convert { from, to, after }, 1, 0),
-        }
-    }
-
-    /// An element-wise node or a reduction of bytes.
-    fn bytes(&self) -> Option<Selected> {
-        let (from, to) = (self.kind(self.node.inputs[0])?, self.kind(self.node.outputs[0])?);
-        let mut after = self.after(self.node.inputs.len());
-        match &self.node.op {
-            Op::Map(f) => {
-                after.insert(0, After::Apply(function(*f)));
-                (after.len() <= MOST_AFTER).then(|| self.converted(from, to, after))
-            }
-            Op::Combine(combine) => {
-                if let Some(selected) = self.whole_bytes(*combine) {
-                    return Some(selected);
-                }
-                let from = [from, self.kind(self.node.inputs[1])?];
-                let alike = (0..2).all(|index| self.input(index) == self.output());
-                alike.then(|| self.step(CombineKinds { combine: *combine, from, to, after }, 2, 0))
-            }
-            Op::Reduce { of, axes, .. } => {
-                let axis = Axis::of(self.input(0), *axes.first()?..*axes.last()? + 1);
-                let from = per_tensor(self.graph, self.node.inputs[0])?;
-                let step = ReduceBytes { mean: *of == Reduction::Mean, n: axis.n, inner: axis.inner, from, to, after };
-                (1..=MOST_BYTES).contains(&axis.n).then(|| self.step(step, 1, 0))
-            }
-            _ => None,
-        }
-    }
-
-    /// A sum or a gate of bytes that is followed by limits at most.
-    fn whole_bytes(&self, combine: CombineKind) -> Option<Selected> {
-        let (scale, zero) = per_tensor(self.graph, self.node.outputs[0])?;
-        let zero = i8::try_from(zero).ok()?;
-        let from = |index: usize| per_tensor(self.graph, self.node.inputs[index]);
-        let to = ToBytes { scale, rounding: Rounding { zero, limits: limits(&self.node.then, scale, zero)? } };
-        if let Some((image, gate)) = gate(self.node, |id| self.sizes[id.index()].clone()) {
-            let scratch = GateBytes::scratch(*self.output().last()?)?;
-            return Some(self.step(GateBytes { from: [from(image)?, from(gate)?], to, gate }, 2, scratch));
-        }
-        let sign = match combine {
-            CombineKind::Add => 1.0,
-            CombineKind::Subtract => -1.0,
-            _ => return None,
-        };
-        let (second, second_zero) = from(1)?;
-        let whole = self.output();
-        let repeat = match [0, 1].into_iter().find(|&index| self.input(index) != whole) {
-            Some(index) => {
-                Some((index, Repeat::of(self.input(index), whole).filter(|_| self.input(1 - index) == whole)?))
-            }
-            None => None,
-        };
-        Some(self.step(SumBytes::new([from(0)?, (sign * second, second_zero)], to, repeat), 2, 0))
-    }
-
-    fn kind(&self, value: ValueId) -> Option<Kind> {
-        let sizes = &self.sizes[value.index()];
-        match &self.graph.ty(value).element {
-            Element::Plain(ScalarType::Float) => Some(Kind::Float),
-            Element::Plain(ScalarType::Half) => Some(Kind::Half),
-            Element::Plain(ScalarType::BFloat16) => Some(Kind::BFloat16),
-            Element::Plain(_) => None,
-            Element::Quantized(Quantized { storage, scheme }) => match (storage, scheme) {
-                (Storage::Int8, Scheme::PerTensor { scale, zero }) => Some(Kind::Int8(*scale, *zero)),
-                (Storage::UInt8, Scheme::PerTensor { scale, zero }) => Some(Kind::UInt8(*scale, *zero)),
-                (Storage::Int32, Scheme::PerTensor { scale, zero }) => Some(Kind::Int32(*scale, *zero)),
-                (Storage::Int8, Scheme::PerToken { dims }) => {
-                    Some(Kind::Rows(element_count(&sizes[sizes.len().checked_sub(*dims)?..])?))
-                }
-                _ => None,
-            },
-        }
     }
 
     fn linear(&self, transposed: bool) -> Option<Selected> {

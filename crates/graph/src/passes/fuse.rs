@@ -52,7 +52,7 @@ impl Around<'_> {
                 let candidates =
                     if makers[a.index()] > makers[b.index()] { [(a, b), (b, a)] } else { [(b, a), (a, b)] };
                 let found = candidates.into_iter().filter(|(own, _)| exact(*own));
-                let found = found.filter_map(|(own, other)| Some((self.extended(own, &takes)?, other))).next();
+                let found = found.filter_map(|(own, other)| Some((self.extended(own, takes)?, other))).next();
                 let (place, other) = found.filter(|_| alike && a != b)?;
                 let step = if *combine == Combine::Add { Then::Add(other) } else { Then::Multiply(other) };
                 Some((place, step))
