@@ -14,7 +14,7 @@ use sconce_graph::{Constants, Dim, Graph, Node, Op, Origin, Shape, Source, Value
 pub(crate) struct Lowered {
     graph: Graph,
     packed: Packed,
-    /// The sizes of the values of the graph as it came, for which it was lowered.
+    /// The sizes of the values of the graph as it came, for which it was lowered, where others are possible.
     bounds: Vec<Shape>,
     /// The values of the graph as it came that are left, and what they are called here.
     kept: Vec<(ValueId, ValueId)>,
@@ -23,7 +23,8 @@ pub(crate) struct Lowered {
 impl Lowered {
     /// Lowers a graph for the sizes of its types.
     pub(crate) fn new(mut graph: Graph, options: &Options, constants: &dyn Constants) -> Self {
-        let bounds: Vec<Shape> = graph.values.iter().map(|value| value.ty.sizes()).collect();
+        let values = if options.varies { &graph.values[..] } else { &[] };
+        let bounds: Vec<Shape> = values.iter().map(|value| value.ty.sizes()).collect();
         let numbers = lower(&mut graph, constants);
         let numbers = numbers.into_iter().take(bounds.len()).enumerate();
         let kept = numbers.filter_map(|(index, number)| Some((ValueId(index as u32), number?))).collect();

@@ -39,6 +39,8 @@ pub struct Options {
     pub exact: bool,
     /// Threads that runs are expected to have.
     pub width: usize,
+    /// Whether runs may come with other sizes than those of the graph's types. If not, less has to be kept for them.
+    pub varies: bool,
 }
 
 impl Default for Options {
@@ -47,6 +49,7 @@ impl Default for Options {
             isa: Isa::detect(),
             exact: false,
             width: 1,
+            varies: true,
             memory: usize::try_from(8u64 << 30).unwrap_or(usize::MAX / 4),
         }
     }
@@ -67,8 +70,8 @@ impl Options {
 /// A graph that is ready to be run, by any number of sessions at once.
 #[derive(Debug)]
 pub struct Model {
-    /// The graph as it came.
-    given: Graph,
+    /// The graph as it came, if sizes may vary.
+    given: Option<Graph>,
     /// The form that it has for the sizes of its types, and so for nearly all others.
     form: Arc<Lowered>,
     options: Options,
@@ -91,17 +94,22 @@ impl Model {
         sconce_graph::verify(&graph).map_err(|invalid| Error(invalid.to_string()))?;
         check(&graph, constants).map_err(Error)?;
         let model = Self {
-            form: Arc::new(Lowered::new(graph.clone(), &options, constants)),
-            given: graph,
+            given: options.varies.then(|| graph.clone()),
+            form: Arc::new(Lowered::new(graph, &options, constants)),
             options,
             plans: Mutex::default(),
             bank: Bank::shared(),
             pace: Pace::default(),
         };
         // What cannot be planned is said now, not in the first run.
-        let bounds: Vec<Shape> = model.given.inputs.iter().map(|&id| model.given.ty(id).sizes()).collect();
+        let bounds = model.bounds();
         model.plan(&bounds.iter().map(Shape::as_slice).collect::<Vec<_>>(), options.width)?;
         Ok(model)
+    }
+
+    /// The sizes of the inputs' types.
+    fn bounds(&self) -> Vec<Shape> {
+        self.graph().inputs.iter().map(|&id| self.graph().ty(id).sizes()).collect()
     }
 
     /// The graph as it is run.
@@ -139,17 +147,22 @@ impl Model {
     /// A form of the graph that holds for inputs of these sizes, and the sizes of its values then. Where none of those that
     /// are there does, the graph is lowered once more.
     fn form(&self, forms: &mut Vec<Arc<Lowered>>, inputs: &[&[usize]]) -> Result<(Arc<Lowered>, Vec<Shape>), String> {
-        let bounds = self.given.inputs.iter().map(|&id| self.given.ty(id).sizes());
-        if bounds.eq(inputs.iter().map(|sizes| Shape::from_slice(sizes))) {
+        let bounds = self.bounds();
+        if bounds.iter().map(Shape::as_slice).eq(inputs.iter().copied()) {
             return Ok((self.form.clone(), infer(self.graph(), inputs)?));
         }
-        let given = infer(&self.given, inputs)?;
+        let graph = self.given.as_ref().ok_or_else(|| {
+            format!(
+                "inputs have sizes {inputs:?} where {bounds:?} are declared, in a program whose sizes do not change"
+            )
+        })?;
+        let given = infer(graph, inputs)?;
         for form in [&self.form].into_iter().chain(&*forms) {
-            if let Some(sizes) = form.sizes(&self.given, &given, inputs) {
+            if let Some(sizes) = form.sizes(graph, &given, inputs) {
                 return Ok((form.clone(), sizes));
             }
         }
-        let form = Arc::new(Lowered::for_sizes(&self.given, &given, &self.options)?);
+        let form = Arc::new(Lowered::for_sizes(graph, &given, &self.options)?);
         let sizes = infer(form.graph(), inputs)?;
         forms.truncate(FORMS - 1);
         forms.insert(0, form.clone());

@@ -234,6 +234,8 @@ fn region(
     values.sort_unstable_by_key(|(value, _)| *value);
     let names = Names::of(&graph, method.program());
     let constants = InProgram { program: method.program(), names: &names, values };
+    // Tensors whose sizes change are in no graph of calls.
+    let options = Options { varies: false, ..options };
     let model = Model::new(graph, options, &constants).map_err(|error| Some(error.to_string()))?;
     let at = |step: usize| u32::try_from(step).map_err(|_| None);
     let instructions = at(steps.start)?..at(steps.end)?;

@@ -9,6 +9,7 @@ use crate::engine::{InProgram, Names, Part};
 pub use import::import;
 use sconce_core::{Backend, Code, CompileSpecs, Delegate, Fault, InitContext, OptionValue, Owned, RuntimeOption};
 use sconce_cpu::{Model, Options};
+use sconce_format::pte::KernelTypes;
 use sconce_graph::{Graph, Source};
 use std::ops::Range;
 
@@ -49,7 +50,8 @@ impl Backend for XnnpackBackend {
         place_inline_constants(&mut graph, processed, context.position());
         let names = Names::of(&graph, context.program());
         let constants = InProgram { program: context.program(), names: &names, values: Vec::new() };
-        let options = Options { width: context.parallel().width(), ..self.options.unwrap_or_default() };
+        let (width, varies) = (context.parallel().width(), has_varying_sizes(context));
+        let options = Options { width, varies, ..self.options.unwrap_or_default() };
         let options = context
             .options()
             .iter()
@@ -58,6 +60,13 @@ impl Backend for XnnpackBackend {
         let model = Model::new(graph, options, &constants).map_err(|error| incompatible(&error))?;
         Ok(Owned::from_box(Box::new(Part::new(model, names))))
     }
+}
+
+/// Whether a tensor of the method may have other sizes than those declared.
+fn has_varying_sizes(context: &InitContext<'_>) -> bool {
+    let varies = |value: KernelTypes<'_>| matches!(value, KernelTypes::Tensor(tensor) if tensor.is_dynamic());
+    let method = context.program().method(context.method());
+    method.is_ok_and(|method| method.plan().values().iter().any(|value| varies(value.val())))
 }
 
 /// The engine's options with one of the load's applied.

@@ -120,7 +120,7 @@ impl Options {
     pub(crate) fn engine(&self, width: usize) -> sconce_cpu::Options {
         let defaults = sconce_cpu::Options::default();
         let isa = self.engine_set.unwrap_or(defaults.isa);
-        sconce_cpu::Options { isa, exact: self.exact, memory: self.limits.memory, width }
+        sconce_cpu::Options { isa, exact: self.exact, memory: self.limits.memory, width, varies: true }
     }
 
     /// Whether a program that is loaded from `MODEL.pte` takes the weights in `MODEL.packed.ptd`, if there is such a file

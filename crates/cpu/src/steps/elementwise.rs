@@ -141,13 +141,13 @@ impl Step for Reduce {
         let then = Following::new(&self.after, &buffers);
         let input: &[f32] = elements(buffers.read(0));
         let output: &mut [f32] = elements_mut(buffers.output);
-        let reduce = match self.of {
-            Reduction::Sum => reduce::reduce::<reduce::Total<f32>>,
-            Reduction::Mean => reduce::reduce::<reduce::Mean<f32>>,
-            Reduction::Maximum => reduce::reduce::<reduce::Max<f32>>,
-            Reduction::Minimum => reduce::reduce::<reduce::Min<f32>>,
-        };
-        reduce(context.isa, context.par, self.axis, input, output);
+        let (isa, par, axis) = (context.isa, context.par, self.axis);
+        match self.of {
+            Reduction::Sum => reduce::reduce::<reduce::Total<f32>>(isa, par, axis, input, output),
+            Reduction::Mean => reduce::reduce::<reduce::Mean<f32>>(isa, par, axis, input, output),
+            Reduction::Maximum => reduce::reduce::<reduce::Max<f32>>(isa, par, axis, input, output),
+            Reduction::Minimum => reduce::reduce::<reduce::Min<f32>>(isa, par, axis, input, output),
+        }
         then.finish(context, output);
     }
 
