@@ -55,6 +55,7 @@ impl Identity {
     }
 
     /// As an entry of the file: the two digests, and the one of everything.
+    #[cfg(feature = "pack")]
     fn write(&self, all: u128) -> [u8; 48] {
         let mut bytes = [0; 48];
         let digests = [self.samples, self.written.unwrap_or(all), all];
