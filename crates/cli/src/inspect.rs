@@ -245,13 +245,15 @@ impl Inspect {
         let reason = module.unplanned_reason(method.name()).unwrap_or_default();
         let operators = operators(module, method, &planned);
         let times = if self.profile { self.times(module, method) } else { Vec::new() };
+        let plans = if self.plan { module.call_plans(method.name()).unwrap_or_default() } else { Vec::new() };
+        let of_calls = times.get(method.delegates()..).unwrap_or_default();
         MethodReport {
             name: method.name().to_owned(),
             inputs: ports((0..method.inputs()).map(|index| method.input(index)).collect()),
             outputs: ports((0..method.outputs()).map(|index| method.output(index)).collect()),
             instructions: chains.iter().map(|chain| chain.instructions().len()).sum(),
             delegates: self.delegates(module, method, &times),
-            planned: self.planned(&operators, &planned, reason, times.get(method.delegates()..).unwrap_or_default()),
+            planned: planned_report(&operators, &planned, reason, (of_calls, &plans)),
             operators,
             external: external(method),
             memory: memory(module, method),
@@ -267,29 +269,6 @@ impl Inspect {
             session.step_times(&golden::borrow(&bound), PROFILED_RUNS).ok()
         };
         times().unwrap_or_default()
-    }
-
-    fn planned(
-        &self,
-        operators: &[OperatorReport],
-        planned: &[PlannedCalls],
-        reason: Option<String>,
-        times: &[String],
-    ) -> PlannedReport {
-        let run = |(index, run): (usize, &PlannedCalls)| RunReport {
-            first: run.instructions.start,
-            last: run.instructions.end.saturating_sub(1),
-            calls: run.calls,
-            steps: if self.plan { steps(times.get(index), &run.plan) } else { Vec::new() },
-        };
-        let (calls, of) =
-            operators.iter().fold((0, 0), |(calls, of), row| (calls + row.planned, of + row.calls - row.once));
-        PlannedReport {
-            calls,
-            of,
-            reason: reason.filter(|_| calls < of),
-            runs: planned.iter().enumerate().map(run).collect(),
-        }
     }
 
     fn delegates(&self, module: &Module, method: Method<'_>, times: &[String]) -> Vec<DelegateReport> {
@@ -309,6 +288,29 @@ impl Inspect {
             DelegateReport { backend: backend.to_owned(), payload_bytes, present, steps }
         };
         method.plan().delegates().iter().enumerate().map(report).collect()
+    }
+}
+
+/// The runs of calls that are planned, with times and plans by run as far as there are some.
+fn planned_report(
+    operators: &[OperatorReport],
+    planned: &[PlannedCalls],
+    reason: Option<String>,
+    (times, plans): (&[String], &[String]),
+) -> PlannedReport {
+    let run = |(index, run): (usize, &PlannedCalls)| RunReport {
+        first: run.instructions.start,
+        last: run.instructions.end.saturating_sub(1),
+        calls: run.calls,
+        steps: steps(times.get(index), plans.get(index).map_or("", String::as_str)),
+    };
+    let (calls, of) =
+        operators.iter().fold((0, 0), |(calls, of), row| (calls + row.planned, of + row.calls - row.once));
+    PlannedReport {
+        calls,
+        of,
+        reason: reason.filter(|_| calls < of),
+        runs: planned.iter().enumerate().map(run).collect(),
     }
 }
 

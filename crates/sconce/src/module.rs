@@ -71,8 +71,6 @@ pub struct PlannedCalls {
     pub instructions: Range<u32>,
     /// How many calls it stands for.
     pub calls: usize,
-    /// What the engine will do.
-    pub plan: String,
 }
 
 /// What all sessions of a module use and none changes.
@@ -232,12 +230,17 @@ impl Module {
     /// The runs of calls of a method that are planned as one.
     pub fn planned_calls(&self, method: &str) -> Result<Vec<PlannedCalls>, Error> {
         let prepared = self.shared.prepared(self.find(method)?)?;
-        let planned = prepared.planned().iter().map(|planned| PlannedCalls {
-            instructions: planned.instructions.clone(),
-            calls: planned.calls,
-            plan: self.print(&*planned.delegate),
-        });
+        let planned = prepared
+            .planned()
+            .iter()
+            .map(|planned| PlannedCalls { instructions: planned.instructions.clone(), calls: planned.calls });
         Ok(planned.collect())
+    }
+
+    /// What the engine will do for each of [`Module::planned_calls`].
+    pub fn call_plans(&self, method: &str) -> Result<Vec<String>, Error> {
+        let prepared = self.shared.prepared(self.find(method)?)?;
+        Ok(prepared.planned().iter().map(|planned| self.print(&*planned.delegate)).collect())
     }
 
     /// Why some call of a method is not among [`Module::planned_calls`]: a sentence, if there is something to say.

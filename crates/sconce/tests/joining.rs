@@ -205,8 +205,7 @@ fn sums_of_scattered_dimensions_join() {
 #[test]
 fn norms_are_steps() {
     let module = golden("norms");
-    let plans = module.planned_calls("forward").unwrap();
-    let text: String = plans.iter().map(|run| run.plan.as_str()).collect();
+    let text = module.call_plans("forward").unwrap().concat();
     assert_eq!(text.matches("root mean square norm").count(), 3, "{text}");
     assert_eq!((text.matches("norm of 2 groups").count(), text.matches("logarithm").count()), (1, 1), "{text}");
 }
