@@ -6,10 +6,12 @@
 //! filled are asked for together, where the system can do that. Better still if they come before they are needed, while
 //! others load and plan: a thread aside asks for those of an arena that will be used soon.
 //!
-//! Pages of two megabytes would be fewer, and later, when the weights of a net pass by in every run, the processor finds its
-//! way to them faster: nets of large weights gain up to a tenth. But on virtual machines that hand free ones back to their host,
-//! those are the ones that must be fetched again, and the first run would take up to twice as long. So memory settles: later
-//! runs bring some onto large pages, one after the other, until all are ([`Region::settle`]).
+//! Pages of two megabytes are fewer: 512 small ones take four times as long. And later, when the weights of a net pass by in
+//! every run, the processor finds its way to them faster: nets of large weights gain up to a tenth. So blocks ask for them. But
+//! on virtual machines that hand free ones back to their host, those are the ones that must be fetched again, at ten to thirty
+//! times the price, and a first run could take twice as long. So the first one that takes too long is the last that is asked
+//! for ([`ARE_SLOW`]); then memory settles: later runs bring some onto large pages, one after the other, until all are
+//! ([`Region::settle`]).
 //!
 //! Weights of all layers are cut from few such blocks. Reserving costs nothing: what of a block is not used is never
 //! touched.
@@ -23,17 +25,16 @@ use sconce_parallel::Serial;
 use sconce_parallel::aside;
 use std::ops::Range;
 #[cfg(target_os = "linux")]
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+#[cfg(target_os = "linux")]
+use std::time::{Duration, Instant};
 
 /// Blocks of less than this come from the heap.
 const WORTH_MAPPING: usize = 256 * 1024;
 /// The most that is reserved beyond what is asked for, and that an arena is filled with at once.
 const MOST_RESERVED: usize = 64 << 20;
-/// Bytes of pages that are asked for together: whole pages, whatever their size.
-#[cfg(target_os = "linux")]
-const TOGETHER: usize = 2 << 20;
-/// The same of a thread aside, which must not keep others waiting who map memory meanwhile.
+/// Bytes of pages that a thread aside asks for together: it must not keep others waiting who map memory meanwhile.
 #[cfg(target_os = "linux")]
 const TOGETHER_ASIDE: usize = 256 * 1024;
 /// The least size of a page, and that of a large one.
@@ -41,6 +42,12 @@ const TOGETHER_ASIDE: usize = 256 * 1024;
 const PAGE: usize = 4096;
 #[cfg(target_os = "linux")]
 const LARGE_PAGE: usize = 2 << 20;
+/// A large page that takes longer has to be fetched from somewhere: to clear one takes a fifth of this.
+#[cfg(target_os = "linux")]
+const LONG: Duration = Duration::from_millis(1);
+/// Whether a large page took too long.
+#[cfg(target_os = "linux")]
+static ARE_SLOW: AtomicBool = AtomicBool::new(false);
 /// Brings a range onto large pages: known to Linux from 6.1 on, an error before.
 #[cfg(target_os = "linux")]
 const MADV_COLLAPSE: libc::c_int = 25;
@@ -72,7 +79,23 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// A block that is mapped; `None` where there is no such thing.
+    /// A block that is mapped; `None` where there is no such thing. It starts at a large page, and has as many of them as
+    /// are full.
+    #[cfg(target_os = "linux")]
+    fn mapped(bytes: usize) -> Option<Self> {
+        let large = bytes / LARGE_PAGE * LARGE_PAGE;
+        let aligned = if large > 0 { bytes.checked_add(LARGE_PAGE)? } else { bytes };
+        let mut map = MmapOptions::new().len(aligned).no_reserve_swap().map_anon().ok()?;
+        let start = map.as_mut_ptr();
+        let before = if large > 0 { start.addr().next_multiple_of(LARGE_PAGE) - start.addr() } else { 0 };
+        if large > 0 && !ARE_SLOW.load(Ordering::Relaxed) {
+            // Without them it works as well.
+            let _ = map.advise_range(memmap2::Advice::HugePage, before, large);
+        }
+        Some(Self::new(start.wrapping_add(before), bytes, Held::Mapped(map)))
+    }
+
+    #[cfg(not(target_os = "linux"))]
     fn mapped(bytes: usize) -> Option<Self> {
         let mut map = MmapOptions::new().len(bytes).no_reserve_swap().map_anon().ok()?;
         let start = map.as_mut_ptr();
@@ -103,13 +126,26 @@ impl Region {
     /// Asks for the pages of a part that is about to be filled. A wish: they come anyway when they are touched.
     #[cfg(target_os = "linux")]
     fn expect(&self, par: &dyn Parallel, part: Range<usize>) {
-        let Held::Mapped(map) = &self.held else { return };
         // Neighbouring parts share a page; that of the start is there already, or comes with the first byte.
         let part = part.start.next_multiple_of(PAGE)..part.end;
-        par.run(part.len().div_ceil(TOGETHER), &|index| {
-            let start = part.start + index * TOGETHER;
-            let _ = map.advise_range(memmap2::Advice::PopulateWrite, start, TOGETHER.min(part.end - start));
+        let first = part.start / LARGE_PAGE;
+        par.run(part.end.div_ceil(LARGE_PAGE).saturating_sub(first), &|index| {
+            let page = (first + index) * LARGE_PAGE;
+            self.fetch(part.start.max(page)..part.end.min(page + LARGE_PAGE));
         });
+    }
+
+    /// Asks for the pages of a part of a large page.
+    #[cfg(target_os = "linux")]
+    fn fetch(&self, part: Range<usize>) {
+        let Held::Mapped(map) = &self.held else { return };
+        let before = self.start.addr() - map.as_ptr().addr();
+        let asked = Instant::now();
+        let _ = map.advise_range(memmap2::Advice::PopulateWrite, before + part.start, part.len());
+        let large = self.bytes / LARGE_PAGE * LARGE_PAGE;
+        if part.start < large && asked.elapsed() > LONG && !ARE_SLOW.swap(true, Ordering::Relaxed) {
+            let _ = map.advise_range(memmap2::Advice::NoHugePage, before, large);
+        }
     }
 
     #[cfg(not(target_os = "linux"))]
