@@ -79,19 +79,13 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// A block that is mapped; `None` where there is no such thing. It starts at a large page, and has as many of them as
-    /// are full.
+    /// A block that is mapped; `None` where there is no such thing. Where there is a large page in it, it starts with one.
     #[cfg(target_os = "linux")]
     fn mapped(bytes: usize) -> Option<Self> {
-        let large = bytes / LARGE_PAGE * LARGE_PAGE;
-        let aligned = if large > 0 { bytes.checked_add(LARGE_PAGE)? } else { bytes };
+        let aligned = if bytes < LARGE_PAGE { bytes } else { bytes.checked_add(LARGE_PAGE)? };
         let mut map = MmapOptions::new().len(aligned).no_reserve_swap().map_anon().ok()?;
         let start = map.as_mut_ptr();
-        let before = if large > 0 { start.addr().next_multiple_of(LARGE_PAGE) - start.addr() } else { 0 };
-        if large > 0 && !ARE_SLOW.load(Ordering::Relaxed) {
-            // Without them it works as well.
-            let _ = map.advise_range(memmap2::Advice::HugePage, before, large);
-        }
+        let before = if bytes < LARGE_PAGE { 0 } else { start.addr().next_multiple_of(LARGE_PAGE) - start.addr() };
         Some(Self::new(start.wrapping_add(before), bytes, Held::Mapped(map)))
     }
 
@@ -123,6 +117,26 @@ impl Region {
         }
     }
 
+    /// Wishes that the large pages that are full in a part come as such, whoever touches them first. Without that they do not.
+    #[cfg(target_os = "linux")]
+    fn want_large(&self, part: Range<usize>) {
+        let part = part.start..part.end.min(self.bytes / LARGE_PAGE * LARGE_PAGE);
+        if !part.is_empty() && !ARE_SLOW.load(Ordering::Relaxed) {
+            self.advise(memmap2::Advice::HugePage, part);
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn want_large(&self, _: Range<usize>) {}
+
+    /// Advice to the system, which may have its reasons to do otherwise.
+    #[cfg(target_os = "linux")]
+    fn advise(&self, advice: memmap2::Advice, part: Range<usize>) {
+        let Held::Mapped(map) = &self.held else { return };
+        let before = self.start.addr() - map.as_ptr().addr();
+        let _ = map.advise_range(advice, before + part.start, part.len());
+    }
+
     /// Asks for the pages of a part that is about to be filled. A wish: they come anyway when they are touched.
     #[cfg(target_os = "linux")]
     fn expect(&self, par: &dyn Parallel, part: Range<usize>) {
@@ -138,28 +152,33 @@ impl Region {
     /// Asks for the pages of a part of a large page.
     #[cfg(target_os = "linux")]
     fn fetch(&self, part: Range<usize>) {
-        let Held::Mapped(map) = &self.held else { return };
-        let before = self.start.addr() - map.as_ptr().addr();
-        let asked = Instant::now();
-        let _ = map.advise_range(memmap2::Advice::PopulateWrite, before + part.start, part.len());
-        let large = self.bytes / LARGE_PAGE * LARGE_PAGE;
-        if part.start < large && asked.elapsed() > LONG && !ARE_SLOW.swap(true, Ordering::Relaxed) {
-            let _ = map.advise_range(memmap2::Advice::NoHugePage, before, large);
+        let (large, asked) = (self.bytes / LARGE_PAGE * LARGE_PAGE, Instant::now());
+        let is_large = part.start < large;
+        self.advise(memmap2::Advice::PopulateWrite, part);
+        if is_large && asked.elapsed() > LONG && !ARE_SLOW.swap(true, Ordering::Relaxed) {
+            self.advise(memmap2::Advice::NoHugePage, 0..large);
         }
     }
 
     #[cfg(not(target_os = "linux"))]
     fn expect(&self, _: &dyn Parallel, _: Range<usize>) {}
 
-    /// Asks for all pages while the caller goes on, as long as somebody else has the block; whether that is done.
+    /// Asks for all pages while the caller goes on, as long as somebody else has the block; whether that is done. Who uses it
+    /// meanwhile begins at the front, so this begins at the end, and what is not there when it is needed comes in small pages:
+    /// nobody has to wait for a large one that takes long.
     #[cfg(target_os = "linux")]
     fn expect_aside(self: &Arc<Self>) -> bool {
         let region = self.clone();
-        let all = region.bytes;
+        let cut = |part: Range<usize>, by: usize| {
+            part.clone().step_by(by).map(move |start| start..part.end.min(start + by)).collect::<Vec<_>>()
+        };
         matches!(region.held, Held::Mapped(_))
             && aside(move || {
-                let parts = (0..all).step_by(TOGETHER_ASIDE).map(|start| start..all.min(start + TOGETHER_ASIDE));
-                parts.take_while(|_| Arc::strong_count(&region) > 1).for_each(|part| region.expect(&Serial, part));
+                for page in cut(0..region.bytes, LARGE_PAGE).into_iter().rev() {
+                    region.want_large(page.clone());
+                    let parts = cut(page, TOGETHER_ASIDE).into_iter();
+                    parts.take_while(|_| Arc::strong_count(&region) > 1).for_each(|part| region.expect(&Serial, part));
+                }
             })
     }
 
@@ -204,6 +223,7 @@ impl Aligned {
         let mapped = if bytes < WORTH_MAPPING { None } else { Region::mapped(bytes) };
         let region = mapped.or_else(|| Region::plain(bytes))?;
         if bytes <= MOST_RESERVED {
+            region.want_large(0..bytes);
             region.expect(par, 0..bytes);
         }
         Some(Self { region: Some(Arc::new(region)), start: 0, bytes })
@@ -258,7 +278,9 @@ impl Store {
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         let has_room = |(region, used): &(Arc<Region>, usize)| region.bytes - used >= bytes;
         if self.reserve > 0 && !blocks.last().is_some_and(has_room) {
-            blocks.extend(Region::mapped(bytes.max(self.reserve)).map(|region| (Arc::new(region), 0)));
+            let region = Region::mapped(bytes.max(self.reserve));
+            region.iter().for_each(|region| region.want_large(0..region.bytes));
+            blocks.extend(region.map(|region| (Arc::new(region), 0)));
         }
         match blocks.last_mut().filter(|block| has_room(block)) {
             Some((region, used)) => {
