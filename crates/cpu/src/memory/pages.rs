@@ -6,12 +6,10 @@
 //! filled are asked for together, where the system can do that. Better still if they come before they are needed, while
 //! others load and plan: a thread aside asks for those of an arena that will be used soon.
 //!
-//! Pages of two megabytes are fewer: 512 small ones take four times as long. And later, when the weights of a net pass by in
-//! every run, the processor finds its way to them faster: nets of large weights gain up to a tenth. So blocks ask for them. But
-//! on virtual machines that hand free ones back to their host, those are the ones that must be fetched again, at ten to thirty
-//! times the price, and a first run could take twice as long. So the first one that takes too long is the last that is asked
-//! for ([`ARE_SLOW`]); then memory settles: later runs bring some onto large pages, one after the other, until all are
-//! ([`Region::settle`]).
+//! Pages of two megabytes would be fewer, and later, when the weights of a net pass by in every run, the processor finds its
+//! way to them faster: nets of large weights gain up to a tenth. But on virtual machines that hand free ones back to their host,
+//! those are the ones that must be fetched again, and the first run would take up to twice as long. So memory settles: later
+//! runs bring some onto large pages, one after the other, until all are ([`Region::settle`]).
 //!
 //! Weights of all layers are cut from few such blocks. Reserving costs nothing: what of a block is not used is never
 //! touched.
@@ -25,16 +23,17 @@ use sconce_parallel::Serial;
 use sconce_parallel::aside;
 use std::ops::Range;
 #[cfg(target_os = "linux")]
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-#[cfg(target_os = "linux")]
-use std::time::{Duration, Instant};
 
 /// Blocks of less than this come from the heap.
 const WORTH_MAPPING: usize = 256 * 1024;
 /// The most that is reserved beyond what is asked for, and that an arena is filled with at once.
 const MOST_RESERVED: usize = 64 << 20;
-/// Bytes of pages that a thread aside asks for together: it must not keep others waiting who map memory meanwhile.
+/// Bytes of pages that are asked for together: whole pages, whatever their size.
+#[cfg(target_os = "linux")]
+const TOGETHER: usize = 2 << 20;
+/// The same of a thread aside, which must not keep others waiting who map memory meanwhile.
 #[cfg(target_os = "linux")]
 const TOGETHER_ASIDE: usize = 256 * 1024;
 /// The least size of a page, and that of a large one.
@@ -42,12 +41,6 @@ const TOGETHER_ASIDE: usize = 256 * 1024;
 const PAGE: usize = 4096;
 #[cfg(target_os = "linux")]
 const LARGE_PAGE: usize = 2 << 20;
-/// A large page that takes longer has to be fetched from somewhere: to clear one takes a fifth of this.
-#[cfg(target_os = "linux")]
-const LONG: Duration = Duration::from_millis(1);
-/// Whether a large page took too long.
-#[cfg(target_os = "linux")]
-static ARE_SLOW: AtomicBool = AtomicBool::new(false);
 /// Brings a range onto large pages: known to Linux from 6.1 on, an error before.
 #[cfg(target_os = "linux")]
 const MADV_COLLAPSE: libc::c_int = 25;
@@ -79,17 +72,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// A block that is mapped; `None` where there is no such thing. Where there is a large page in it, it starts with one.
-    #[cfg(target_os = "linux")]
-    fn mapped(bytes: usize) -> Option<Self> {
-        let aligned = if bytes < LARGE_PAGE { bytes } else { bytes.checked_add(LARGE_PAGE)? };
-        let mut map = MmapOptions::new().len(aligned).no_reserve_swap().map_anon().ok()?;
-        let start = map.as_mut_ptr();
-        let before = if bytes < LARGE_PAGE { 0 } else { start.addr().next_multiple_of(LARGE_PAGE) - start.addr() };
-        Some(Self::new(start.wrapping_add(before), bytes, Held::Mapped(map)))
-    }
-
-    #[cfg(not(target_os = "linux"))]
+    /// A block that is mapped; `None` where there is no such thing.
     fn mapped(bytes: usize) -> Option<Self> {
         let mut map = MmapOptions::new().len(bytes).no_reserve_swap().map_anon().ok()?;
         let start = map.as_mut_ptr();
@@ -117,68 +100,30 @@ impl Region {
         }
     }
 
-    /// Wishes that the large pages that are full in a part come as such, whoever touches them first. Without that they do not.
-    #[cfg(target_os = "linux")]
-    fn want_large(&self, part: Range<usize>) {
-        let part = part.start..part.end.min(self.bytes / LARGE_PAGE * LARGE_PAGE);
-        if !part.is_empty() && !ARE_SLOW.load(Ordering::Relaxed) {
-            self.advise(memmap2::Advice::HugePage, part);
-        }
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn want_large(&self, _: Range<usize>) {}
-
-    /// Advice to the system, which may have its reasons to do otherwise.
-    #[cfg(target_os = "linux")]
-    fn advise(&self, advice: memmap2::Advice, part: Range<usize>) {
-        let Held::Mapped(map) = &self.held else { return };
-        let before = self.start.addr() - map.as_ptr().addr();
-        let _ = map.advise_range(advice, before + part.start, part.len());
-    }
-
     /// Asks for the pages of a part that is about to be filled. A wish: they come anyway when they are touched.
     #[cfg(target_os = "linux")]
     fn expect(&self, par: &dyn Parallel, part: Range<usize>) {
+        let Held::Mapped(map) = &self.held else { return };
         // Neighbouring parts share a page; that of the start is there already, or comes with the first byte.
         let part = part.start.next_multiple_of(PAGE)..part.end;
-        let first = part.start / LARGE_PAGE;
-        par.run(part.end.div_ceil(LARGE_PAGE).saturating_sub(first), &|index| {
-            let page = (first + index) * LARGE_PAGE;
-            self.fetch(part.start.max(page)..part.end.min(page + LARGE_PAGE));
+        par.run(part.len().div_ceil(TOGETHER), &|index| {
+            let start = part.start + index * TOGETHER;
+            let _ = map.advise_range(memmap2::Advice::PopulateWrite, start, TOGETHER.min(part.end - start));
         });
-    }
-
-    /// Asks for the pages of a part of a large page.
-    #[cfg(target_os = "linux")]
-    fn fetch(&self, part: Range<usize>) {
-        let (large, asked) = (self.bytes / LARGE_PAGE * LARGE_PAGE, Instant::now());
-        let is_large = part.start < large;
-        self.advise(memmap2::Advice::PopulateWrite, part);
-        if is_large && asked.elapsed() > LONG && !ARE_SLOW.swap(true, Ordering::Relaxed) {
-            self.advise(memmap2::Advice::NoHugePage, 0..large);
-        }
     }
 
     #[cfg(not(target_os = "linux"))]
     fn expect(&self, _: &dyn Parallel, _: Range<usize>) {}
 
-    /// Asks for all pages while the caller goes on, as long as somebody else has the block; whether that is done. Who uses it
-    /// meanwhile begins at the front, so this begins at the end, and what is not there when it is needed comes in small pages:
-    /// nobody has to wait for a large one that takes long.
+    /// Asks for all pages while the caller goes on, as long as somebody else has the block; whether that is done.
     #[cfg(target_os = "linux")]
     fn expect_aside(self: &Arc<Self>) -> bool {
         let region = self.clone();
-        let cut = |part: Range<usize>, by: usize| {
-            part.clone().step_by(by).map(move |start| start..part.end.min(start + by)).collect::<Vec<_>>()
-        };
+        let all = region.bytes;
         matches!(region.held, Held::Mapped(_))
             && aside(move || {
-                for page in cut(0..region.bytes, LARGE_PAGE).into_iter().rev() {
-                    region.want_large(page.clone());
-                    let parts = cut(page, TOGETHER_ASIDE).into_iter();
-                    parts.take_while(|_| Arc::strong_count(&region) > 1).for_each(|part| region.expect(&Serial, part));
-                }
+                let parts = (0..all).step_by(TOGETHER_ASIDE).map(|start| start..all.min(start + TOGETHER_ASIDE));
+                parts.take_while(|_| Arc::strong_count(&region) > 1).for_each(|part| region.expect(&Serial, part));
             })
     }
 
@@ -223,7 +168,6 @@ impl Aligned {
         let mapped = if bytes < WORTH_MAPPING { None } else { Region::mapped(bytes) };
         let region = mapped.or_else(|| Region::plain(bytes))?;
         if bytes <= MOST_RESERVED {
-            region.want_large(0..bytes);
             region.expect(par, 0..bytes);
         }
         Some(Self { region: Some(Arc::new(region)), start: 0, bytes })
@@ -278,9 +222,7 @@ impl Store {
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         let has_room = |(region, used): &(Arc<Region>, usize)| region.bytes - used >= bytes;
         if self.reserve > 0 && !blocks.last().is_some_and(has_room) {
-            let region = Region::mapped(bytes.max(self.reserve));
-            region.iter().for_each(|region| region.want_large(0..region.bytes));
-            blocks.extend(region.map(|region| (Arc::new(region), 0)));
+            blocks.extend(Region::mapped(bytes.max(self.reserve)).map(|region| (Arc::new(region), 0)));
         }
         match blocks.last_mut().filter(|block| has_room(block)) {
             Some((region, used)) => {
