@@ -68,6 +68,14 @@ pub(crate) struct Io {
 }
 
 impl Io {
+    /// The constants among what is read, and how many bytes of each.
+    pub(crate) fn constants(&self) -> impl Iterator<Item = (ValueId, usize)> {
+        self.reads.iter().filter_map(|slot| match slot.block {
+            Block::Constant(value) => Some((value, slot.bytes)),
+            _ => None,
+        })
+    }
+
     /// The slots of a step that reads `reads` and writes its result, perhaps a second one, and scratch.
     pub(crate) fn new(reads: Vec<Slot>, output: Slot, second: Slot, scratch: Slot) -> Result<Self, String> {
         let writes = [output, second, scratch];

@@ -15,6 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 const PLANS: usize = 8;
 /// Forms of a graph that a model keeps for sizes that the first one is not for.
 const FORMS: usize = 2;
+/// Bytes that are read at once, whoever needs one of them.
+const PAGE: usize = 4096;
 
 /// Why a graph cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +105,11 @@ impl Model {
         };
         // What cannot be planned is said now, not in the first run.
         let bounds = model.bounds();
-        model.plan(&bounds.iter().map(Shape::as_slice).collect::<Vec<_>>(), options.width)?;
+        let plan = model.plan(&bounds.iter().map(Shape::as_slice).collect::<Vec<_>>(), options.width)?;
+        // Packed weights are read ahead all at once, and single pages of a file, one after the other, wait behind them.
+        for (constant, _) in plan.constants().filter(|(_, bytes)| *bytes > PAGE) {
+            constants.will_read(&model.graph().constants[constant.index()].source);
+        }
         Ok(model)
     }
 

@@ -20,7 +20,7 @@ use crate::weights::element_count;
 use inside::write_inside;
 use join::join;
 use sconce_graph::memory::{self, Buffer};
-use sconce_graph::{Element, Graph, Op, Origin, Scheme, Shape, ValueId};
+use sconce_graph::{ConstantId, Element, Graph, Op, Origin, Scheme, Shape, ValueId};
 use sconce_kernels::Isa;
 use select::{Selected, Uses, select};
 use std::collections::{HashMap, HashSet};
@@ -71,6 +71,13 @@ pub struct StepView {
 }
 
 impl Plan {
+    /// The constants that steps read as they are, and how many bytes of each.
+    pub(crate) fn constants(&self) -> impl Iterator<Item = (ConstantId, usize)> {
+        let graph = self.form.graph();
+        let read = self.steps.iter().flat_map(|planned| planned.io.constants());
+        read.filter_map(|(value, bytes)| Some((graph.as_constant(value)?, bytes)))
+    }
+
     /// Plans a form of a graph for inputs of these sizes, with which its values have the sizes `sizes`, and so many threads.
     /// What has no elements takes no step.
     pub(crate) fn new(

@@ -64,6 +64,9 @@ pub trait Constants: Sync {
     /// The bytes, if they are there.
     fn bytes<'a>(&'a self, source: &'a Source) -> Option<&'a [u8]>;
 
+    /// Says that these bytes will be read soon, where they are: a wish, which may come to nothing.
+    fn will_read(&self, _source: &Source) {}
+
     /// Says that these bytes are not needed any more, as a rule. They must stay readable, but need not stay in memory.
     fn release(&self, _source: &Source) {}
 

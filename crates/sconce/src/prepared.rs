@@ -22,6 +22,9 @@ use std::ops::Range;
 
 /// The most bytes of a result that regions are told of.
 const SMALL: usize = 4096;
+/// Bytes of a file that are read at once, whoever needs one of them.
+#[cfg(feature = "engine")]
+const PAGE: usize = 4096;
 
 /// The decisions for a method.
 #[derive(Default)]
@@ -222,7 +225,7 @@ type Regions = (Vec<Planned>, Option<String>);
 /// The runs of calls that the CPU engine takes, given the results that are known.
 #[cfg(feature = "engine")]
 fn regions(shared: &Shared, method: usize, blocks: &mut Blocks, folding: &Folding) -> Result<Regions, Error> {
-    use sconce_core::{Parallel as _, Registry as _};
+    use sconce_core::{DataLoader as _, Parallel as _, Registry as _};
     use sconce_delegates::calls::{self, Callee, Known};
     use sconce_format::pte::KernelTypes;
 
@@ -245,7 +248,12 @@ fn regions(shared: &Shared, method: usize, blocks: &mut Blocks, folding: &Foldin
             },
         };
         let known = Known { callee: &callee, is_folded: &is_folded, bytes: &bytes, graphs: &graphs };
-        calls::regions(view, &known, shared.options.engine(shared.pool.width()))
+        let found = calls::regions(view, &known, shared.options.engine(shared.pool.width()));
+        // Of constants that go into a region as they are, single pages would wait behind the packed weights, one after the other.
+        let given = found.regions.iter().flat_map(|region| &region.args);
+        let constants = given.filter_map(|&value| bytes(u32::try_from(value).ok()?));
+        constants.filter(|bytes| bytes.len() > PAGE).for_each(|bytes| shared.loader.will_read(bytes));
+        found
     })?;
     let planned = found.regions.into_iter().map(|region| Planned {
         instructions: region.instructions,

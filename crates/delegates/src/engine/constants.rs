@@ -80,6 +80,10 @@ impl Constants for InProgram<'_> {
         }
     }
 
+    fn will_read(&self, source: &Source) {
+        self.bytes(source).into_iter().for_each(|bytes| self.program.loader().will_read(bytes));
+    }
+
     fn release(&self, source: &Source) {
         match source {
             Source::Named(key) => match self.names.0.get(key) {
