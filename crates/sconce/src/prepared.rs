@@ -251,7 +251,7 @@ fn regions(shared: &Shared, method: usize, blocks: &mut Blocks, folding: &Foldin
         let found = calls::regions(view, &known, shared.options.engine(shared.pool.width()));
         // Of constants that go into a region as they are, single pages would wait behind the packed weights, one after the other.
         let given = found.regions.iter().flat_map(|region| &region.args);
-        let constants = given.filter_map(|&value| bytes(u32::try_from(value).ok()?));
+        let constants = given.filter_map(|&value| bytes(value));
         constants.filter(|bytes| bytes.len() > PAGE).for_each(|bytes| shared.loader.will_read(bytes));
         found
     })?;
