@@ -5,7 +5,6 @@ use sconce_graph::{Constants, Source, parse};
 use std::sync::Mutex;
 
 /// Zeros, and the names that were wished for.
-#[derive(Default)]
 struct Watched(Vec<u8>, Mutex<Vec<String>>);
 
 impl Constants for Watched {
