@@ -29,6 +29,8 @@ const PAGE: usize = 4096;
 /// The decisions for a method.
 #[derive(Default)]
 pub(crate) struct Prepared {
+    /// What a session takes where each operator runs by itself.
+    pub(crate) needs: Needs,
     pub(crate) folding: Folding,
     regions: Vec<Planned>,
     /// Why calls are not in them, if there is something to say.
@@ -67,7 +69,7 @@ impl Prepared {
         let mut blocks = Blocks::new(view, &needs, state)?;
         if !options.plan {
             let folding = fold(shared, method, &mut blocks, &found)?;
-            return Self::with(shared, method, folding, (Vec::new(), None));
+            return Self::with(shared, method, needs, folding, (Vec::new(), None));
         }
         let is_small = |candidate: &Candidate| candidate.bytes <= SMALL;
         let small: Vec<_> = found.iter().copied().filter(is_small).collect();
@@ -78,11 +80,17 @@ impl Prepared {
         };
         let rest: Vec<_> = found.into_iter().filter(|candidate| is_small(candidate) || !inside(candidate)).collect();
         let folding = if rest.len() == small.len() { folding } else { fold(shared, method, &mut blocks, &rest)? };
-        Self::with(shared, method, folding, (regions, unplanned))
+        Self::with(shared, method, needs, folding, (regions, unplanned))
     }
 
     /// What follows from results and regions.
-    fn with(shared: &Shared, method: usize, folding: Folding, (regions, unplanned): Regions) -> Result<Self, Error> {
+    fn with(
+        shared: &Shared,
+        method: usize,
+        needs: Needs,
+        folding: Folding,
+        (regions, unplanned): Regions,
+    ) -> Result<Self, Error> {
         let delegates = delegates(shared, method, &regions)?;
         let decided = Decided {
             method: shared.method(method),
@@ -93,7 +101,7 @@ impl Prepared {
             delegates: &delegates,
         };
         let lent = decided.lent();
-        Ok(Self { folding, regions, unplanned, delegates, lent })
+        Ok(Self { needs, folding, regions, unplanned, delegates, lent })
     }
 
     pub(crate) fn planned(&self) -> &[Planned] {

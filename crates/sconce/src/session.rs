@@ -37,13 +37,19 @@ impl Needs {
         let view = shared.method(method);
         let mut needs = Self::planned(view);
         needs.check(view, shared)?;
-        let mut state = zeroed_words(view.state_words())?;
-        view.init_state(&mut state).map_err(|error| run_error(view, error))?;
+        let mut state = needs.state(view)?;
         let registry = &*shared.options.registry;
         let words = view.scratch_words(&mut state, registry, &loaded.kernels, &[], &[], &*shared.pool);
         needs.scratch = words.saturating_mul(8);
         needs.check(view, shared)?;
         Ok((needs, state))
+    }
+
+    /// The state of a method that needs this, before its first run.
+    fn state(&self, method: Method<'_>) -> Result<Vec<u64>, Error> {
+        let mut state = zeroed_words(self.state / 8)?;
+        method.init_state(&mut state).map_err(|error| run_error(method, error))?;
+        Ok(state)
     }
 
     fn check(&self, method: Method<'_>, shared: &Shared) -> Result<(), Error> {
@@ -165,9 +171,10 @@ impl Outputs<'_, '_> {
 impl Session {
     pub(crate) fn new(shared: Arc<Shared>, method: usize) -> Result<Self, Error> {
         let prepared = shared.prepared(method)?;
-        let (mut needs, mut state) = Needs::of(&shared, method)?;
         let view = shared.method(method);
-        needs.scratch = scratch_words(&shared, method, &mut state, &shared.pool)?.saturating_mul(8);
+        let mut state = prepared.needs.state(view)?;
+        let scratch = scratch_words(&shared, method, &mut state, &shared.pool)?.saturating_mul(8);
+        let needs = Needs { scratch, ..prepared.needs.clone() };
         let mut blocks = Blocks::new(view, &needs, state)?;
         let states = prepared.all_delegates().enumerate().map(|(index, delegate)| {
             let name = view.backend_name(index).unwrap_or("").to_owned();
@@ -185,8 +192,7 @@ impl Session {
     pub fn set_threads(&mut self, threads: usize) -> Result<(), Error> {
         self.pool = Arc::new(Pool::new(threads.max(1)));
         let view = self.shared.method(self.method);
-        let mut fresh = zeroed_words(view.state_words())?;
-        view.init_state(&mut fresh).map_err(|error| run_error(view, error))?;
+        let mut fresh = self.shared.prepared(self.method)?.needs.state(view)?;
         let words = scratch_words(&self.shared, self.method, &mut fresh, &self.pool)?;
         self.blocks.scratch = reserved(words.saturating_mul(8))?;
         Ok(())
