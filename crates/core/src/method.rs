@@ -17,6 +17,8 @@ use sconce_format::pte::{self, ExecutionPlan, InstructionArguments, KernelTypes,
 
 /// Tensors start at multiples of this in arena 0.
 const ALIGN: usize = 16;
+/// Pairs of an input and an output of a call that are compared to find those that share memory.
+const MOST_COMPARED: usize = 1 << 18;
 
 /// A method of a program.
 #[derive(Clone, Copy)]
@@ -407,7 +409,8 @@ impl<'a> Method<'a> {
     }
 }
 
-/// Words for the claims of a call and for copies of the inputs that share memory with its outputs.
+/// Words for the claims of a call and for copies of the inputs that share memory with its outputs. Of very many inputs and
+/// outputs the last inputs are taken for ones that do.
 fn overlap_words(args: &Args<'_>, writes: impl Fn(usize) -> bool) -> usize {
     let count = args.len();
     let state = args.state;
@@ -417,12 +420,16 @@ fn overlap_words(args: &Args<'_>, writes: impl Fn(usize) -> bool) -> usize {
     };
     let written =
         || (0..count).filter(|&i| writes(i)).flat_map(|i| args.records(i).map(|(_, record)| record).filter_map(range));
+    let claims: usize = (0..count).filter(|&i| writes(i)).map(|i| args.records(i).count()).sum();
+    let mut compared = 0usize;
     let shared = |&record: &Record| {
-        range(record).is_some_and(|(id, start, end)| written().any(|(i, s, e)| i == id && s < end && start < e))
+        compared = compared.saturating_add(claims);
+        let meets = |(id, start, end)| written().any(|(i, s, e)| i == id && s < end && start < e);
+        range(record).is_some_and(|range| compared > MOST_COMPARED || meets(range))
     };
     let read = (0..count).filter(|&i| !writes(i)).flat_map(|i| args.records(i).map(|(_, record)| record));
-    let copies: usize = read.filter(shared).map(|record| scratch_words(state.capacity_bytes(record))).sum();
-    let claims: usize = (0..count).filter(|&i| writes(i)).map(|i| args.records(i).count()).sum();
+    let copies = read.filter(shared).map(|record| scratch_words(state.capacity_bytes(record)));
+    let copies = copies.fold(0, usize::saturating_add);
     claims.saturating_mul(CLAIM_WORDS).saturating_add(copies)
 }
 

@@ -127,6 +127,31 @@ fn output(execution: &Execution<'_>, index: usize) -> Vec<u8> {
     }
 }
 
+/// Comparing each input with each output would keep whoever loads a small file busy for minutes.
+#[test]
+fn of_very_many_inputs_the_last_have_room_for_a_copy() {
+    let words = |count: u64| {
+        let mut plan = Plan::new("forward");
+        let x = plan.value(bytes(1, 0));
+        let mut list = |start: u64| {
+            let parts = (start..start + count).map(|at| plan.value(bytes(1, at))).collect();
+            plan.value(model::Value::TensorList(parts))
+        };
+        let (written, read) = (list(1), list(1 + count));
+        plan.call("test::split", [x, written, read]);
+        let (file, registry) = (file(plan, &[x], &[]), Tables { ops: &[OPS], backends: &[] });
+        let loader = Bytes(&file);
+        let method = Program::load(&loader, &NoData).unwrap().method("forward").unwrap();
+        let (mut kernels, mut state) = ([KernelId::NONE; 1], vec![0; method.state_words()]);
+        method.resolve(&registry, &mut kernels).unwrap();
+        method.init_state(&mut state).unwrap();
+        method.scratch_words(&mut state, &registry, &kernels, &[], &[], &Serial)
+    };
+    let claims = words(256) - words(128);
+    assert_eq!(words(384) - words(256), claims);
+    assert!(words(2048) - words(1024) > 8 * claims);
+}
+
 #[test]
 fn overlaps_lists_views_and_updates_in_place() {
     let mut plan = Plan::new("forward");

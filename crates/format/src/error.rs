@@ -191,6 +191,7 @@ rules! {
     BackendIdMissing "the delegate has no backend id",
     PayloadReferenceMissing "the delegate does not say where its payload is",
     PayloadsShared "payloads that its delegates share come to # bytes in all, where # are the most",
+    ListsShared "lists that its calls share come to # items in all, where # are the most",
     InlinePayload "the delegate's payload is inline data #, but there are #",
     SegmentIndex "it refers to segment #, but there are # segments",
     SegmentOutside "it ends at byte #, but the file has # bytes",

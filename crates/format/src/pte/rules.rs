@@ -4,7 +4,7 @@
 //! Planned memory is not held against the declared buffer sizes: exporters are known to declare too little, and the
 //! runtime sizes its arenas from the tensors.
 
-use super::{BackendDelegate, Chain, ExecutionPlan, File, InstructionArguments, KernelTypes, MAX_RANK, Tensor};
+use super::{BackendDelegate, Chain, ExecutionPlan, File, Instruction, InstructionArguments, KernelTypes, MAX_RANK, Tensor};
 use crate::flatbuf::Scalars;
 use crate::{Error, Place, Rule, ScalarType};
 
@@ -14,6 +14,9 @@ type Checked = Result<(), Error>;
 /// payloads that are alike, but each is imported for itself.
 const MOST_SHARED: u64 = 16;
 const FEW_SHARED: u64 = 64 << 20;
+/// How many items the lists that a method's calls name may have in all, if the file has fewer bytes. Calls share lists, but
+/// each looks at all items for itself.
+const FEW_LISTED: u64 = 1 << 20;
 
 /// Positions in messages; files cannot hold more than 32 bits' worth of anything.
 pub(crate) fn number(index: usize) -> u32 {
@@ -107,7 +110,38 @@ fn method(file: File<'_>, plan: ExecutionPlan<'_>, method: u32, file_size: u64) 
     if payloads > most {
         return Err(Error::invalid(place, Rule::PayloadsShared, payloads, most));
     }
-    plan.chains().iter().enumerate().try_for_each(|(i, chain)| instructions(plan, chain, method, number(i)))
+    plan.chains().iter().enumerate().try_for_each(|(i, chain)| instructions(plan, chain, method, number(i)))?;
+    lists(plan, place, file_size.max(FEW_LISTED))
+}
+
+/// Holds what calls name by lists against the most that it may be.
+fn lists(plan: ExecutionPlan<'_>, place: Place, most: u64) -> Checked {
+    let length = |value: usize| match plan.values().get(value).map(|value| value.val()) {
+        Some(KernelTypes::IntList(list)) => list.items().len(),
+        Some(KernelTypes::TensorList(list)) => list.items().len(),
+        Some(KernelTypes::OptionalTensorList(list)) => list.items().len(),
+        _ => 0,
+    };
+    let calls = || plan.chains().iter().flat_map(|chain| chain.instructions().iter()).map(arguments);
+    let longest = (0..plan.values().len()).map(length).max().unwrap_or(0) as u64;
+    let named = calls().fold(0, |named: u64, args| named.saturating_add(args.len() as u64));
+    if longest.saturating_mul(named) <= most {
+        return Ok(());
+    }
+    let lengths = calls().flat_map(|args| args.iter()).filter_map(|value| usize::try_from(value).ok()).map(length);
+    match lengths.fold(0, |items: u64, length| items.saturating_add(length as u64)) {
+        items if items > most => Err(Error::invalid(place, Rule::ListsShared, items, most)),
+        _ => Ok(()),
+    }
+}
+
+/// The values that a call names; none if the instruction is no call.
+fn arguments(instruction: Instruction<'_>) -> Scalars<'_, i32> {
+    match instruction.instr_args() {
+        InstructionArguments::KernelCall(call) => call.args(),
+        InstructionArguments::DelegateCall(call) => call.args(),
+        _ => Scalars::over(&[]),
+    }
 }
 
 fn delegate(file: File<'_>, delegate: BackendDelegate<'_>, place: Place) -> Checked {

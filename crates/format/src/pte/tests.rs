@@ -156,6 +156,20 @@ fn payloads_are_shared_within_reason() {
     assert_eq!(parse(&program(65)).err(), Some(expected));
 }
 
+/// A call takes few bytes, however long the lists are that it names.
+#[test]
+fn lists_are_shared_within_reason() {
+    let program = |calls: u32| {
+        let mut plan = Plan::new("f");
+        plan.values = vec![Value::Int(1), Value::IntList(vec![0; 1 << 10])];
+        (0..calls).for_each(|_| plan.call("a::b", [0, 1, 1]));
+        Program { plans: vec![plan], ..Program::default() }.write()
+    };
+    assert!(parse(&program(512)).is_ok());
+    let expected = Error::invalid(Place::Method(0), Rule::ListsShared, 513 << 11, 1 << 20);
+    assert_eq!(parse(&program(513)).err(), Some(expected));
+}
+
 #[test]
 fn inline_constants_are_found() {
     let file = Program { inline_constants: true, ..sample() }.write();
