@@ -5,12 +5,12 @@
     bench_official.py SCONCE --scaling FILE.pte...   how well sconce's second thread is used, against two processes
 
 Each round is a fresh process, so neither side inherits the other's caches, and a slow spell of the machine falls on
-both. Every program needs its golden `NAME.npz` beside it: it supplies the official runtime's inputs, all tensors. The
-programs are in the file cache before each round, or out of it with --cold. The
-median is that over the rounds of the median of each round; the fastest run, the fastest load to first output and the least
-memory are those of all rounds. Memory is what the process holds at most, in MiB, less what it held before the load (on the
-official side, Python with PyTorch). Weights that `sconce pack` packed beside a program are used. The last column is what
-`sconce inspect --plan --profile` says: how much of the rate at which the kernels multiply numbers in the nearest cache the
+both. Every program needs its golden `NAME.npz` beside it: it supplies the official runtime's inputs, all tensors.
+Programs are brought into the file cache before each round, or out of it with --cold. The median is that over the rounds
+of the median of each round; the fastest run, the fastest load to first output and the least memory are those of all
+rounds. Memory is what the process holds at most, in MiB, less what it held before the load (on the official side,
+Python with PyTorch). Weights that `sconce pack` packed beside a program are used. The last column is what `sconce
+inspect --plan --profile` says: how much of the rate at which the kernels multiply numbers in the nearest cache the
 whole program reaches (Winograd's method counts as the plain products it stands for).
 
 The scaling mode compares a second thread with the most a second core can give: it runs one 1-thread process, two

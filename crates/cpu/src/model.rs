@@ -15,8 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 const PLANS: usize = 8;
 /// Forms of a graph that a model keeps for sizes that the first one is not for.
 const FORMS: usize = 2;
-/// Bytes that are read at once, whoever needs one of them.
-const PAGE: usize = 4096;
+/// Constants of at most so many bytes, those of a page, come from a file with what lies around them. Larger ones that are read
+/// where they are, page by page, are worth asking for ([`Constants::will_read`]).
+pub const LITTLE: usize = 4096;
 
 /// Why a graph cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +108,7 @@ impl Model {
         let bounds = model.bounds();
         let plan = model.plan(&bounds.iter().map(Shape::as_slice).collect::<Vec<_>>(), options.width)?;
         // Packed weights are read ahead all at once, and single pages of a file, one after the other, wait behind them.
-        for (constant, _) in plan.constants().filter(|(_, bytes)| *bytes > PAGE) {
+        for (constant, _) in plan.constants().filter(|(_, bytes)| *bytes > LITTLE) {
             constants.will_read(&model.graph().constants[constant.index()].source);
         }
         Ok(model)

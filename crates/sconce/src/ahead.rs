@@ -8,12 +8,24 @@
 //! whoever maps memory meanwhile waits for it, up to five milliseconds, and it would take twice as long: the system maps
 //! the pages around one that is touched, too.
 use crate::map::{FileBytes, Mapped};
+#[cfg(target_os = "linux")]
+use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes around a page that Linux maps with it, unless it is told otherwise.
 #[cfg(target_os = "linux")]
 const AROUND: usize = 64 * 1024;
+/// Bytes where reading begins, which are touched page by page (see [`begin`]), and the bytes of a page.
+#[cfg(target_os = "linux")]
+const BEGINNING: usize = 256 * 1024;
+#[cfg(target_os = "linux")]
+const PAGE: usize = 4096;
+/// Bytes that are touched to the end, and the bytes from touch to touch after the beginning.
+#[cfg(target_os = "linux")]
+const NOT_MANY: usize = 4 << 20;
+#[cfg(target_os = "linux")]
+const RUN: usize = 64 * 1024;
 /// Parts of a file that are nearer to each other than this are asked for as one.
 const NEAR: usize = 16 * 1024;
 
@@ -74,12 +86,51 @@ impl Wish {
 #[cfg(target_os = "linux")]
 fn take(file: &Arc<Mapped>, part: Range<usize>) {
     let _ = file.map.advise_range(memmap2::Advice::Normal, part.start, part.len());
-    if !file.begin(part.clone()) {
+    if !begin(file, part.clone()) {
         file.will_need(part.clone());
     }
     for at in part.step_by(AROUND).take_while(|_| Arc::strong_count(file) > 1) {
         std::hint::black_box(file.map.get(at).copied());
     }
+}
+
+/// Starts reading a part all of which will be read from front to back, and waits for nothing; whether the system can do
+/// that.
+///
+/// Advice brings single pages, all of them at once, and some disks tell of none before they have the last. Touched in order,
+/// though, the system sees somebody who reads on, and reads ahead: first little, then more each time, in ever larger runs of
+/// pages, which takes half as long. Of a large part this is the beginning; the rest follows as its pages are mapped.
+#[cfg(target_os = "linux")]
+fn begin(mapped: &Mapped, part: Range<usize>) -> bool {
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
+    use std::os::fd::AsRawFd as _;
+    // The system keeps for each open file how it is read, and who maps pages is another reader, with small runs again:
+    // large ones to the end would be slow where free memory is lent to others, as on virtual machines.
+    let again = File::open(format!("/proc/self/fd/{}", mapped.file.as_raw_fd()));
+    let Some(file) = again.ok().filter(|_| reads_ahead_without_waiting()) else { return false };
+    let beginning = part.end.min(part.start + BEGINNING);
+    let rest = beginning..if part.len() < NOT_MANY { part.end } else { beginning };
+    (part.start..beginning).step_by(PAGE).chain(rest.step_by(RUN)).all(|at| {
+        let touched = preadv2(&file, &mut [std::io::IoSliceMut::new(&mut [0])], at as u64, ReadWriteFlags::NOWAIT);
+        matches!(touched, Ok(_) | Err(Errno::AGAIN))
+    })
+}
+
+/// Whether the system reads ahead for those, too, who do not wait for what they read, and in larger runs of pages than one.
+/// Linux does since 5.18.
+#[cfg(target_os = "linux")]
+fn reads_ahead_without_waiting() -> bool {
+    static KNOWN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *KNOWN.get_or_init(|| is_since_5_18(rustix::system::uname().release().to_bytes()))
+}
+
+/// Whether a release of the kernel, such as `6.1.0-13-amd64`, is that one or a later one.
+#[cfg(target_os = "linux")]
+fn is_since_5_18(release: &[u8]) -> bool {
+    let numbers = release.split(|byte| !byte.is_ascii_digit()).take(2);
+    let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse::<u32>().ok();
+    let numbers: Vec<_> = numbers.map_while(number).collect();
+    numbers.len() == 2 && numbers >= vec![5, 18]
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -107,6 +158,30 @@ mod tests {
         let looks = [0..1064, 50_000..50_064, 90_000..100_000].map(|part| (part, false));
         assert_eq!(parts, [&looks[..], &[(90_000..90_001, true)]].concat());
         ahead.fetch();
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn releases_are_compared_by_numbers() {
+        for (release, since) in [("5.18.0", true), ("6.1.0-13-amd64", true), ("5.4.0", false), ("5.17-rc1", false)] {
+            assert_eq!(is_since_5_18(release.as_bytes()), since, "{release}");
+        }
+        assert!(!is_since_5_18(b"") && !is_since_5_18(b"6") && is_since_5_18(b"10.0+"));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn parts_of_any_length_can_be_begun() {
+        let path = std::env::temp_dir().join(format!("sconce-begin-{}", std::process::id()));
+        let content: Vec<u8> = (0..NOT_MANY as u32 + 100).map(|i| (i % 251) as u8).collect();
+        std::fs::write(&path, &content).unwrap();
+        let FileBytes::Mapped(mapped) = FileBytes::map(&path).unwrap() else { panic!("a file that is not mapped") };
+        let ends = [0, 1, PAGE, BEGINNING - 1, BEGINNING, BEGINNING + 1, NOT_MANY - 1, NOT_MANY, content.len()];
+        for part in ends.into_iter().flat_map(|end| [0..end, end / 3..end]) {
+            assert_eq!(begin(&mapped, part.clone()), reads_ahead_without_waiting(), "{part:?}");
+        }
+        assert!(*mapped.map == content[..]);
         std::fs::remove_file(&path).unwrap();
     }
 }

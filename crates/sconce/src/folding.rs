@@ -46,6 +46,7 @@ impl Folding {
     }
 
     /// The result that a value stands for, and what follows it.
+    #[cfg(feature = "engine")]
     pub(crate) fn result(&self, value: u32) -> Option<&[u8]> {
         let (_, offset) = self.places.iter().find(|(place, _)| *place == value)?;
         self.bytes().get(*offset..)

@@ -14,16 +14,6 @@ const HEAD: u64 = 128 * 1024;
 /// Bytes that are worth a page of their own.
 #[cfg(unix)]
 const FEW: usize = 4096;
-/// Bytes where reading begins, which are touched page by page (see [`Mapped::begin`]), and the bytes of a page.
-#[cfg(target_os = "linux")]
-const BEGINNING: usize = 256 * 1024;
-#[cfg(target_os = "linux")]
-const PAGE: usize = 4096;
-/// Bytes that are touched to the end, and the bytes from touch to touch after the beginning.
-#[cfg(target_os = "linux")]
-const NOT_MANY: usize = 4 << 20;
-#[cfg(target_os = "linux")]
-const RUN: usize = 64 * 1024;
 /// So many wishes for single bytes are fulfilled. Those of a first run are, and later ones are for what is there mostly.
 const MOST_WISHES: usize = 4096;
 /// Bytes of a file that are read ahead: asking for more takes long itself.
@@ -42,7 +32,7 @@ pub(crate) struct Mapped {
         not(any(unix, feature = "engine")),
         expect(dead_code, reason = "read where files can be read at a place")
     )]
-    file: File,
+    pub(crate) file: File,
     /// How often somebody was about to read something.
     wishes: AtomicUsize,
 }
@@ -126,28 +116,6 @@ impl Mapped {
         #[cfg(not(unix))]
         let _ = (part, length);
     }
-
-    /// Starts reading a part all of which will be read from front to back, and waits for nothing; whether the system can do
-    /// that.
-    ///
-    /// Advice brings single pages, all of them at once, and some disks tell of none before they have the last. Touched in order,
-    /// though, the system sees somebody who reads on, and reads ahead: first little, then more each time, in ever larger runs of
-    /// pages, which takes half as long. Of a large part this is the beginning; the rest follows as its pages are mapped.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn begin(&self, part: Range<usize>) -> bool {
-        use rustix::io::{Errno, ReadWriteFlags, preadv2};
-        use std::os::fd::AsRawFd as _;
-        // The system keeps for each open file how it is read, and who maps pages is another reader, with small runs again:
-        // large ones to the end would be slow where free memory is lent to others, as on virtual machines.
-        let again = File::open(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
-        let Some(file) = again.ok().filter(|_| reads_ahead_without_waiting()) else { return false };
-        let beginning = part.end.min(part.start + BEGINNING);
-        let rest = beginning..if part.len() < NOT_MANY { part.end } else { beginning };
-        (part.start..beginning).step_by(PAGE).chain(rest.step_by(RUN)).all(|at| {
-            let touched = preadv2(&file, &mut [io::IoSliceMut::new(&mut [0])], at as u64, ReadWriteFlags::NOWAIT);
-            matches!(touched, Ok(_) | Err(Errno::AGAIN))
-        })
-    }
 }
 
 impl DataLoader for FileBytes {
@@ -193,23 +161,6 @@ impl DataLoader for FileBytes {
     }
 }
 
-/// Whether the system reads ahead for those, too, who do not wait for what they read, and in larger runs of pages than one.
-/// Linux does since 5.18.
-#[cfg(target_os = "linux")]
-fn reads_ahead_without_waiting() -> bool {
-    static KNOWN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-    *KNOWN.get_or_init(|| is_since_5_18(rustix::system::uname().release().to_bytes()))
-}
-
-/// Whether a release of the kernel, such as `6.1.0-13-amd64`, is that one or a later one.
-#[cfg(target_os = "linux")]
-fn is_since_5_18(release: &[u8]) -> bool {
-    let numbers = release.split(|byte| !byte.is_ascii_digit()).take(2);
-    let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse::<u32>().ok();
-    let numbers: Vec<_> = numbers.map_while(number).collect();
-    numbers.len() == 2 && numbers >= vec![5, 18]
-}
-
 /// The whole pages of a range of a file. Pages may be larger, which makes the range less whole, but no less right.
 fn whole_pages(offset: u64, len: u64, size: usize) -> Option<Range<usize>> {
     const PAGE: usize = 4096;
@@ -244,30 +195,6 @@ mod tests {
             assert_eq!(file.bytes(), content);
         }
         drop(file);
-        std::fs::remove_file(&path).unwrap();
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn releases_are_compared_by_numbers() {
-        for (release, since) in [("5.18.0", true), ("6.1.0-13-amd64", true), ("5.4.0", false), ("5.17-rc1", false)] {
-            assert_eq!(is_since_5_18(release.as_bytes()), since, "{release}");
-        }
-        assert!(!is_since_5_18(b"") && !is_since_5_18(b"6") && is_since_5_18(b"10.0+"));
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn parts_of_any_length_can_be_begun() {
-        let path = std::env::temp_dir().join(format!("sconce-begin-{}", std::process::id()));
-        let content: Vec<u8> = (0..NOT_MANY as u32 + 100).map(|i| (i % 251) as u8).collect();
-        std::fs::write(&path, &content).unwrap();
-        let FileBytes::Mapped(mapped) = FileBytes::map(&path).unwrap() else { panic!("a file that is not mapped") };
-        let ends = [0, 1, PAGE, BEGINNING - 1, BEGINNING, BEGINNING + 1, NOT_MANY - 1, NOT_MANY, content.len()];
-        for part in ends.into_iter().flat_map(|end| [0..end, end / 3..end]) {
-            assert_eq!(mapped.begin(part.clone()), reads_ahead_without_waiting(), "{part:?}");
-        }
-        assert!(*mapped.map == content[..]);
         std::fs::remove_file(&path).unwrap();
     }
 

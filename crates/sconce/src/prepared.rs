@@ -22,9 +22,6 @@ use std::ops::Range;
 
 /// The most bytes of a result that regions are told of.
 const SMALL: usize = 4096;
-/// Bytes of a file that are read at once, whoever needs one of them.
-#[cfg(feature = "engine")]
-const PAGE: usize = 4096;
 
 /// The decisions for a method.
 #[derive(Default)]
@@ -260,7 +257,7 @@ fn regions(shared: &Shared, method: usize, blocks: &mut Blocks, folding: &Foldin
         // Of constants that go into a region as they are, single pages would wait behind the packed weights, one after the other.
         let given = found.regions.iter().flat_map(|region| &region.args);
         let constants = given.filter_map(|&value| bytes(value));
-        constants.filter(|bytes| bytes.len() > PAGE).for_each(|bytes| shared.loader.will_read(bytes));
+        constants.filter(|bytes| bytes.len() > sconce_cpu::LITTLE).for_each(|bytes| shared.loader.will_read(bytes));
         found
     })?;
     let planned = found.regions.into_iter().map(|region| Planned {

@@ -60,6 +60,7 @@ impl Registry {
     }
 
     /// Whether a kernel is one of this build's operators, and not the application's own.
+    #[cfg(feature = "engine")]
     pub(crate) fn is_standard(&self, id: KernelId) -> bool {
         let table = self.tables.get(usize::from(id.table));
         table.is_some_and(|table| sconce_ops::TABLES.iter().any(|standard| std::ptr::eq(*standard, *table)))

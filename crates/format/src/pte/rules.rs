@@ -4,7 +4,9 @@
 //! Planned memory is not held against the declared buffer sizes: exporters are known to declare too little, and the
 //! runtime sizes its arenas from the tensors.
 
-use super::{BackendDelegate, Chain, ExecutionPlan, File, Instruction, InstructionArguments, KernelTypes, MAX_RANK, Tensor};
+use super::{
+    BackendDelegate, Chain, ExecutionPlan, File, Instruction, InstructionArguments, KernelTypes, MAX_RANK, Tensor,
+};
 use crate::flatbuf::Scalars;
 use crate::{Error, Place, Rule, ScalarType};
 
