@@ -16,14 +16,17 @@ use std::sync::Arc;
 /// Bytes around a page that Linux maps with it, unless it is told otherwise.
 #[cfg(target_os = "linux")]
 const AROUND: usize = 64 * 1024;
-/// Bytes where reading begins, which are touched page by page (see [`begin`]), and the bytes of a page.
+/// Bytes of a part that are asked for before anybody waits for some (see [`begin`]).
 #[cfg(target_os = "linux")]
-const BEGINNING: usize = 256 * 1024;
+const BEGINNING: usize = 8 << 20;
+/// Bytes that are read as if by somebody of their own, and how many of these are touched page by page; after those, the bytes
+/// from touch to touch.
+#[cfg(target_os = "linux")]
+const PIECE: usize = 1 << 20;
+#[cfg(target_os = "linux")]
+const CLOSELY: usize = 256 * 1024;
 #[cfg(target_os = "linux")]
 const PAGE: usize = 4096;
-/// Bytes that are touched to the end, and the bytes from touch to touch after the beginning.
-#[cfg(target_os = "linux")]
-const NOT_MANY: usize = 4 << 20;
 #[cfg(target_os = "linux")]
 const RUN: usize = 64 * 1024;
 /// Parts of a file that are nearer to each other than this are asked for as one.
@@ -99,21 +102,38 @@ fn take(file: &Arc<Mapped>, part: Range<usize>) {
 ///
 /// Advice brings single pages, all of them at once, and some disks tell of none before they have the last. Touched in order,
 /// though, the system sees somebody who reads on, and reads ahead: first little, then more each time, in ever larger runs of
-/// pages, which takes half as long. Of a large part this is the beginning; the rest follows as its pages are mapped.
+/// pages, which takes half as long. Of a large part this is the beginning; the rest follows as its pages are mapped. By then
+/// others may compute, and this thread get its turn late, so the disk should have enough to do.
+///
+/// The system keeps for each open file how it is read. Pieces are read by files of their own, and pages are mapped by yet
+/// another: runs as large as one file would come to have in the end are slow to get memory for where what is free is lent to
+/// others, as on virtual machines.
 #[cfg(target_os = "linux")]
 fn begin(mapped: &Mapped, part: Range<usize>) -> bool {
     use rustix::io::{Errno, ReadWriteFlags, preadv2};
     use std::os::fd::AsRawFd as _;
-    // The system keeps for each open file how it is read, and who maps pages is another reader, with small runs again:
-    // large ones to the end would be slow where free memory is lent to others, as on virtual machines.
-    let again = File::open(format!("/proc/self/fd/{}", mapped.file.as_raw_fd()));
-    let Some(file) = again.ok().filter(|_| reads_ahead_without_waiting()) else { return false };
-    let beginning = part.end.min(part.start + BEGINNING);
-    let rest = beginning..if part.len() < NOT_MANY { part.end } else { beginning };
-    (part.start..beginning).step_by(PAGE).chain(rest.step_by(RUN)).all(|at| {
-        let touched = preadv2(&file, &mut [std::io::IoSliceMut::new(&mut [0])], at as u64, ReadWriteFlags::NOWAIT);
-        matches!(touched, Ok(_) | Err(Errno::AGAIN))
-    })
+    if !reads_ahead_without_waiting() {
+        return false;
+    }
+    let path = format!("/proc/self/fd/{}", mapped.file.as_raw_fd());
+    let end = part.end.min(part.start + BEGINNING);
+    for start in (part.start..end).step_by(PIECE) {
+        let Ok(file) = File::open(&path) else { return false };
+        let end = end.min(start + PIECE);
+        let closely = end.min(start + CLOSELY);
+        let mut is_there = true;
+        for at in (start..closely).step_by(PAGE).chain((closely..end).step_by(RUN)) {
+            match preadv2(&file, &mut [std::io::IoSliceMut::new(&mut [0])], at as u64, ReadWriteFlags::NOWAIT) {
+                Ok(_) => {}
+                Err(Errno::AGAIN) => is_there = false,
+                Err(_) => return false,
+            }
+        }
+        if is_there {
+            break; // So is the rest, as a rule.
+        }
+    }
+    true
 }
 
 /// Whether the system reads ahead for those, too, who do not wait for what they read, and in larger runs of pages than one.
@@ -174,10 +194,11 @@ mod tests {
     #[test]
     fn parts_of_any_length_can_be_begun() {
         let path = std::env::temp_dir().join(format!("sconce-begin-{}", std::process::id()));
-        let content: Vec<u8> = (0..NOT_MANY as u32 + 100).map(|i| (i % 251) as u8).collect();
+        let content: Vec<u8> = (0..BEGINNING as u32 + 100).map(|i| (i % 251) as u8).collect();
         std::fs::write(&path, &content).unwrap();
         let FileBytes::Mapped(mapped) = FileBytes::map(&path).unwrap() else { panic!("a file that is not mapped") };
-        let ends = [0, 1, PAGE, BEGINNING - 1, BEGINNING, BEGINNING + 1, NOT_MANY - 1, NOT_MANY, content.len()];
+        let ends =
+            [0, 1, PAGE, CLOSELY - 1, CLOSELY, CLOSELY + 1, PIECE - 1, PIECE, PIECE + 1, BEGINNING, content.len()];
         for part in ends.into_iter().flat_map(|end| [0..end, end / 3..end]) {
             assert_eq!(begin(&mapped, part.clone()), reads_ahead_without_waiting(), "{part:?}");
         }
