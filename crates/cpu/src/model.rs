@@ -36,7 +36,7 @@ impl std::error::Error for Error {}
 pub struct Options {
     /// The instructions to use.
     pub isa: Isa,
-    /// The most bytes an arena may take.
+    /// The most bytes an arena may take, and filters that layers share where each packs its own.
     pub memory: usize,
     /// Leaves out Winograd's method: it rounds more than plain sums of products do, or takes more memory than they.
     pub exact: bool,
@@ -104,6 +104,7 @@ impl Model {
             bank: Bank::shared(),
             pace: Pace::default(),
         };
+        model.form.packed().check(model.graph(), constants, options.memory).map_err(Error)?;
         // What cannot be planned is said now, not in the first run.
         let bounds = model.bounds();
         let plan = model.plan(&bounds.iter().map(Shape::as_slice).collect::<Vec<_>>(), options.width)?;

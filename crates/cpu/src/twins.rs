@@ -25,14 +25,19 @@ pub(crate) fn twins(graph: &Graph) -> Vec<usize> {
     (0..graph.nodes.len()).map(twin).collect()
 }
 
-/// Where the filter of a product is, if it is stored.
-fn filter(graph: &Graph, place: usize) -> Option<&Source> {
+/// The filter of a product, if it is constant.
+pub(crate) fn constant_filter(graph: &Graph, place: usize) -> Option<ValueId> {
     let node = &graph.nodes[place];
     let product = matches!(
         node.op,
         Op::Conv2d { .. } | Op::ConvTranspose2d { .. } | Op::DepthwiseConv2d { .. } | Op::Linear { .. }
     );
-    let constant = node.inputs.get(1).filter(|_| product).and_then(|&filter| graph.as_constant(filter))?;
+    node.inputs.get(1).copied().filter(|&filter| product && graph.as_constant(filter).is_some())
+}
+
+/// Where the filter of a product is, if it is stored.
+fn filter(graph: &Graph, place: usize) -> Option<&Source> {
+    let constant = graph.as_constant(constant_filter(graph, place)?)?;
     // Bytes that were computed would have to be read to be compared.
     Some(&graph.constants[constant.index()].source).filter(|source| !matches!(source, Source::Bytes(_)))
 }

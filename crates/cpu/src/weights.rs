@@ -6,7 +6,7 @@
 
 use crate::memory::{ALIGN, Aligned, Store};
 use crate::steps::{Filter, elements, elements_mut};
-use crate::twins::twins;
+use crate::twins::{constant_filter, twins};
 use half::{bf16, f16};
 use sconce_format::ScalarType;
 use sconce_graph::{ConstantId, Constants, Element, Graph, Quantized, Scheme, Storage, ValueId};
@@ -20,6 +20,9 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// The alignment of constants that are read where they are: that of any element.
 const WELL: usize = 16;
+
+/// How many times its constants the packed filters of a graph may be, if they are more than the limit of its memory.
+const MOST_SHARED: usize = 2;
 
 /// Checks that every constant of a graph is there and long enough for what it stands for.
 pub(crate) fn check(graph: &Graph, constants: &dyn Constants) -> Result<(), String> {
@@ -65,6 +68,17 @@ fn stored_bytes(element: &Element, sizes: &[usize], count: usize) -> usize {
         }
         element => element.bytes(count).unwrap_or(usize::MAX),
     }
+}
+
+/// Bytes of all constants of a graph, those that are part of several counted once.
+fn stored_once(graph: &Graph, constants: &dyn Constants) -> usize {
+    let bytes = graph.constants.iter().filter_map(|constant| constants.bytes(&constant.source));
+    let mut parts: Vec<_> = bytes.map(<[u8]>::as_ptr_range).map(|part| (part.start.addr(), part.end.addr())).collect();
+    parts.sort_unstable();
+    let count = |(sum, seen): (usize, usize), (start, end): (usize, usize)| {
+        (sum + end.saturating_sub(start.max(seen)), seen.max(end))
+    };
+    parts.into_iter().fold((0, 0), count).0
 }
 
 fn scale_bytes(ty: &sconce_graph::Type) -> usize {
@@ -428,6 +442,22 @@ impl Packed {
         }
     }
 
+    /// Holds filters that many layers read against a limit: each layer packs them in an order of its own, unless they are twins.
+    pub(crate) fn check(&self, graph: &Graph, constants: &dyn Constants, limit: usize) -> Result<(), String> {
+        let own = (0..graph.nodes.len()).filter(|&place| self.twins[place] == place);
+        let bytes = own.filter_map(|place| constant_filter(graph, place)).map(|filter| {
+            let ty = graph.ty(filter);
+            stored_bytes(&ty.element, &ty.sizes(), element_count(&ty.sizes()).unwrap_or(usize::MAX))
+        });
+        let bytes = bytes.fold(0, usize::saturating_add);
+        if bytes <= limit || bytes <= stored_once(graph, constants).saturating_mul(MOST_SHARED) {
+            return Ok(());
+        }
+        Err(format!(
+            "filters that layers share come to {bytes} bytes when each has its own, more than the limit of {limit}"
+        ))
+    }
+
     /// What was packed here so far, by the names of the entries of a model of this name.
     pub(crate) fn each(&self, model: &str, sink: &mut dyn FnMut(&str, &[u8])) {
         for (node, weights) in self.nodes.iter().enumerate() {
@@ -483,6 +513,26 @@ mod tests {
     }
 
     /// Rows of the last dimension start on a byte in the file; rows of an output channel do for the kernel.
+    #[test]
+    fn layers_share_filters_within_reason() {
+        let text = "%0: float32[1, 64] = input\n\
+                    %1: float32[64, 64] = constant \"w\"\n\
+                    %2: float32[64] = constant \"b\"\n\
+                    %3: float32[1, 64] = linear %0, %1 {transposed: false}\n\
+                    %4: float32[1, 64] = linear %3, %1 {transposed: true}\n\
+                    %5: float32[1, 64] = linear %4, %1, %2 {transposed: false}\n\
+                    %6: float32[1, 64] = linear %5, %1, %2 {transposed: false}\n\
+                    output %6\n";
+        let constants = Named { bytes: vec![("w", vec![0; 64 * 64 * 4]), ("b", vec![0; 256])], ..Named::default() };
+        let model =
+            |memory: usize| Model::new(parse(text).unwrap(), Options { memory, ..Options::default() }, &constants);
+        assert!(model(3 * 64 * 64 * 4).is_ok());
+        let error = model(3 * 64 * 64 * 4 - 1).err().map(|error| error.to_string());
+        let expected =
+            "filters that layers share come to 49152 bytes when each has its own, more than the limit of 49151";
+        assert_eq!(error.as_deref(), Some(expected));
+    }
+
     #[test]
     fn nibbles_are_brought_into_rows() {
         let text = "@0 = [0, 0, 128, 63, 0, 0, 128, 63]\n\
