@@ -129,6 +129,7 @@ fn output(execution: &Execution<'_>, index: usize) -> Vec<u8> {
 
 /// Comparing each input with each output would keep whoever loads a small file busy for minutes.
 #[test]
+#[cfg_attr(miri, ignore = "hundreds of thousands of pairs take long to interpret, and hold nothing new")]
 fn of_very_many_inputs_the_last_have_room_for_a_copy() {
     let words = |count: u64| {
         let mut plan = Plan::new("forward");
