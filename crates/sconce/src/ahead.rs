@@ -12,6 +12,8 @@ use crate::map::{FileBytes, Mapped};
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
+#[cfg(target_os = "linux")]
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes around a page that Linux maps with it, unless it is told otherwise.
 #[cfg(target_os = "linux")]
@@ -92,9 +94,40 @@ fn take(file: &Arc<Mapped>, part: Range<usize>) {
     if !begin(file, part.clone()) {
         file.will_need(part.clone());
     }
+    *waited_for() = Some(Vec::new());
     for at in part.step_by(AROUND).take_while(|_| Arc::strong_count(file) > 1) {
-        std::hint::black_box(file.map.get(at).copied());
+        let first = waited_for().as_mut().map(std::mem::take).unwrap_or_default();
+        first.iter().for_each(|(file, at)| touch(file, *at));
+        touch(file, at);
     }
+    *waited_for() = None;
+}
+
+#[cfg(target_os = "linux")]
+fn touch(file: &Mapped, at: usize) {
+    std::hint::black_box(file.map.get(at).copied());
+}
+
+/// Places in files, one in each part that somebody waits for.
+#[cfg(target_os = "linux")]
+type Places = Vec<(Arc<Mapped>, usize)>;
+
+/// What somebody waits for, if a file is being taken. That pauses until it is there: queues of disks go on with what lies next
+/// to what was read last, so single pages of another place would come after all of the file.
+#[cfg(target_os = "linux")]
+static WAITED_FOR: Mutex<Option<Places>> = Mutex::new(None);
+
+#[cfg(target_os = "linux")]
+fn waited_for() -> MutexGuard<'static, Option<Places>> {
+    WAITED_FOR.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says that somebody is about to wait for the page at this place, which was asked for.
+pub(crate) fn pause_for(file: &Arc<Mapped>, at: usize) {
+    #[cfg(target_os = "linux")]
+    waited_for().iter_mut().for_each(|places| places.push((file.clone(), at)));
+    #[cfg(not(target_os = "linux"))]
+    let _ = (file, at);
 }
 
 /// Starts reading a part all of which will be read from front to back, and waits for nothing; whether the system can do

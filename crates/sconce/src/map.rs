@@ -145,6 +145,8 @@ impl DataLoader for FileBytes {
         let inside = start.checked_add(bytes.len()).filter(|end| *end <= mapped.map.len());
         if let Some(end) = inside.filter(|_| mapped.wishes.fetch_add(1, Ordering::Relaxed) < MOST_WISHES) {
             mapped.will_need(start..end);
+            #[cfg(feature = "engine")]
+            crate::ahead::pause_for(mapped, end.saturating_sub(1));
         }
     }
 

@@ -11,6 +11,7 @@ use crate::operands::{misaligned, same_type, shape_fault, signed};
 use crate::ops;
 use crate::strided::{Offsets, Target, View, layout, offsets, write};
 use crate::typed::{Typed, for_dtype};
+use core::ops::Range;
 use sconce_core::{Call, Fault, MAX_RANK, Op, ScalarType, Serial, Shape, Tensor, TensorMut};
 use sconce_kernels::index::gather_rows;
 use sconce_kernels::view::{view, view_mut};
@@ -252,8 +253,8 @@ impl<'c> Index<'c> {
     }
 }
 
-/// Bytes of a table of which few rows are picked: smaller ones are read as a whole soon.
-const LARGE_TABLE: usize = 1 << 20;
+/// Bytes of a table that is not read as a whole soon in any case.
+const LARGE_TABLE: usize = 64 * 1024;
 
 /// The copy of a block of elements between two layouts of the same sizes, from many places to many places.
 struct Block {
@@ -301,12 +302,29 @@ fn pick(call: &mut Call<'_>, x: Tensor<'_>, selection: &Selection<'_>, out: usiz
     selection.places(|place| block.copy(x.data, place, target.data, targets.next().unwrap_or(0)))
 }
 
-/// Says that a row of a table is about to be read. Those of a table in a file that was never read come one by one otherwise,
+/// Says that rows of a table are about to be read. Those of a table in a file that was never read come page by page otherwise,
 /// each after a wait.
-fn wish(call: &Call<'_>, table: &[u8], row: usize, position: i64) {
-    let start = usize::try_from(position).ok().and_then(|position| position.checked_mul(row));
-    if let Some(row) = start.and_then(|start| table.get(start..)?.get(..row)) {
-        call.program().loader().will_read(row);
+fn wish(call: &Call<'_>, table: &[u8], row: usize, positions: Positions<'_>) {
+    let loader = call.program().loader();
+    let positions = (0..positions.len()).map(|at| positions.get(at));
+    each_run(positions, row, |rows| table.get(rows).into_iter().for_each(|rows| loader.will_read(rows)));
+}
+
+/// Calls `each` with the bytes of rows, neighbours in one.
+fn each_run(positions: impl Iterator<Item = i64>, row: usize, mut each: impl FnMut(Range<usize>)) {
+    let mut run = 0..0;
+    for position in positions {
+        let start = usize::try_from(position).unwrap_or(usize::MAX).saturating_mul(row);
+        if start != run.end && !run.is_empty() {
+            each(run.clone());
+        }
+        if start != run.end {
+            run.start = start;
+        }
+        run.end = start.saturating_add(row);
+    }
+    if !run.is_empty() {
+        each(run);
     }
 }
 
@@ -329,7 +347,7 @@ fn pick_rows(
     let row = x.sizes()[selection.start + 1..].iter().product::<usize>() * x.dtype.size();
     let (parallel, tables) = (call.parallel(), (outer, size, row));
     if outer == 1 && x.data.len() >= LARGE_TABLE {
-        (0..positions.len()).for_each(|at| wish(call, x.data, row, positions.get(at)));
+        wish(call, x.data, row, positions);
     }
     let result = match positions {
         Positions::Long(indices) => gather_rows(parallel, tables, wrap, x.data, indices, target),
@@ -428,5 +446,25 @@ fn add_block<T: Typed>(values: &[T], from: &Layout, target: &mut [T], to: &Layou
         if let (Some(value), Some(target)) = (values.get(from), target.get_mut(to)) {
             *target = target.plus(*value);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn rows_that_follow_each_other_are_one_run() {
+        let runs = |positions: &[i64]| {
+            let mut runs = Vec::new();
+            each_run(positions.iter().copied(), 10, |run| runs.push(run));
+            runs
+        };
+        assert_eq!(runs(&[]), []);
+        assert_eq!(runs(&[0, 1, 2, 9]), [0..30, 90..100]);
+        assert_eq!(runs(&[3, 4, 7, 7, 8, 2, 0]), [30..50, 70..80, 70..90, 20..30, 0..10]);
+        assert_eq!(runs(&[5, -1, i64::MAX, 6]), [50..60, 60..70]);
     }
 }
