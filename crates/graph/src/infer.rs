@@ -5,8 +5,10 @@ use crate::op::{Layout, Op};
 use sconce_schema::shapes;
 use smallvec::{SmallVec, smallvec};
 
+/// Sizes that are kept in place; more take memory of their own.
+pub(crate) const FEW: usize = 6;
 /// Known sizes of a tensor.
-pub type Shape = SmallVec<[usize; 6]>;
+pub type Shape = SmallVec<[usize; FEW]>;
 /// Those of the results of an operation.
 pub type Shapes = SmallVec<[Shape; 2]>;
 

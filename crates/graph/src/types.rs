@@ -1,7 +1,7 @@
 //! What a value is: its elements and its sizes.
 
 use crate::graph::ConstantId;
-use crate::infer::Shape;
+use crate::infer::{FEW, Shape};
 use sconce_format::ScalarType;
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
@@ -28,7 +28,17 @@ impl Type {
 
     /// The sizes; bounds where they are not fixed.
     pub fn sizes(&self) -> Shape {
-        self.dims.iter().map(Dim::bound).collect()
+        if self.dims.len() > FEW {
+            return self.dims.iter().map(Dim::bound).collect();
+        }
+        let mut few = [0; FEW];
+        few.iter_mut().zip(&self.dims).for_each(|(size, dim)| *size = dim.bound());
+        Shape::from_buf_and_len(few, self.dims.len())
+    }
+
+    /// Whether these are the sizes.
+    pub fn has_sizes(&self, sizes: &[usize]) -> bool {
+        self.dims.len() == sizes.len() && self.dims.iter().zip(sizes).all(|(dim, size)| dim.bound() == *size)
     }
 
     /// Whether the elements are plain numbers of this type.

@@ -1,7 +1,7 @@
 //! Sums, gates and functions of bytes, each element in one go.
 
 use super::convert::rounded;
-use super::{Context, Step, Tail, elements, elements_mut};
+use super::{Context, Kind, Step, Tail, elements, elements_mut};
 use crate::memory::Buffers;
 use sconce_kernels::bytes::{self, Gate, Rounding, Sum};
 use sconce_kernels::split;
@@ -236,8 +236,8 @@ impl Step for GateBytes {
 /// A function of each byte.
 pub(crate) struct MapBytes {
     pub(crate) table: Box<Table>,
-    /// The function in words.
-    pub(crate) what: String,
+    /// What it converts, for those who ask.
+    pub(crate) kinds: (Kind, Kind),
 }
 
 impl Step for MapBytes {
@@ -246,11 +246,11 @@ impl Step for MapBytes {
     }
 
     fn tail(&self) -> Option<Tail> {
-        Some(Tail::LookUp(self.table.clone(), self.what.clone()))
+        Some(Tail::LookUp(self.table.clone(), self.kinds))
     }
 
     fn describe(&self) -> String {
-        format!("bytes: table of {}", self.what)
+        format!("bytes: table of {:?} to {:?}", self.kinds.0, self.kinds.1)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a product of bytes does, besides, to each byte that it makes.
 
-use super::elements;
+use super::{Kind, elements};
 use crate::memory::Buffers;
 use sconce_kernels::bytes::{self, Sum};
 use sconce_kernels::table::Table;
@@ -14,8 +14,8 @@ const OTHER: usize = 1;
 pub(crate) enum Tail {
     #[default]
     Nothing,
-    /// A function, as a table and in words.
-    LookUp(Box<Table>, String),
+    /// A conversion, as a table, and from what to what.
+    LookUp(Box<Table>, (Kind, Kind)),
     /// The sum of each byte with another, which the step reads after the image.
     Add(Sum),
 }
@@ -60,7 +60,7 @@ impl fmt::Display for Tail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing => Ok(()),
-            Self::LookUp(_, what) => write!(f, ", then table of {what}"),
+            Self::LookUp(_, (from, to)) => write!(f, ", then table of {from:?} to {to:?}"),
             Self::Add(_) => write!(f, ", then sum"),
         }
     }

@@ -1,12 +1,10 @@
 //! The constants of a graph in the program that it came with: its named data, parts of its payloads, and values of the
 //! method that is run.
 //!
-//! A program lists its named data in no order. The list is walked once, when a delegate is made; from then on a name is
-//! one step away.
+//! A program lists its named data in no order. The list is sorted once, when a delegate is made.
 
 use sconce_core::{Part, Program};
 use sconce_graph::{Constants, Graph, Source};
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -19,30 +17,43 @@ enum Place {
     Program(Range<u64>),
 }
 
-/// Where the names that a graph mentions lead.
+/// Where the names that a graph mentions lead, in the order of the names.
 #[derive(Debug, Default)]
-pub(crate) struct Names(HashMap<Arc<str>, Place>);
+pub(crate) struct Names(Vec<(Arc<str>, Place)>);
 
 impl Names {
     /// Looks all names of a graph up: in the data from beside the program first, then in the program itself.
     pub(crate) fn of(graph: &Graph, program: Program<'_>) -> Self {
         let file = program.file();
         let entries = file.program().named_data();
-        let mut inside: HashMap<&str, u32> = HashMap::with_capacity(entries.len());
-        for (key, segment) in entries.iter().filter_map(|entry| Some((entry.key()?, entry.segment_index()))) {
-            // Of equal names the first counts.
-            inside.entry(key).or_insert(segment);
-        }
+        let inside = entries.iter().filter_map(|entry| Some((entry.key()?, entry.segment_index())));
+        let mut inside: Vec<(&str, u32)> = inside.collect();
+        // Of equal names the first counts.
+        inside.sort_by_key(|(key, _)| *key);
+        inside.dedup_by_key(|(key, _)| *key);
         let place = |key: &str| match program.external().find(key) {
             Some(entry) => Some(Place::External(entry)),
-            None => inside.get(key).and_then(|&segment| file.segment(segment)).map(Place::Program),
+            None => find(&inside, key).and_then(|&segment| file.segment(segment)).map(Place::Program),
         };
-        let names = graph.constants.iter().filter_map(|constant| match &constant.source {
-            Source::Named(key) => Some((key.clone(), place(key)?)),
+        let keys = graph.constants.iter().filter_map(|constant| match &constant.source {
+            Source::Named(key) => Some(key),
             Source::Payload(_) | Source::Program(_) | Source::Bytes(_) | Source::Value(_) => None,
         });
-        Self(names.collect())
+        let mut keys: Vec<&Arc<str>> = keys.collect();
+        keys.sort_unstable();
+        keys.dedup();
+        Self(keys.into_iter().filter_map(|key| Some((key.clone(), place(key)?))).collect())
     }
+
+    fn get(&self, key: &str) -> Option<&Place> {
+        find(&self.0, key)
+    }
+}
+
+/// What a list in the order of names holds under one.
+fn find<'a, K: AsRef<str>, V>(list: &'a [(K, V)], key: &str) -> Option<&'a V> {
+    let place = list.binary_search_by(|(name, _)| name.as_ref().cmp(key)).ok()?;
+    list.get(place).map(|(_, value)| value)
 }
 
 /// The constants of a graph, in the program that it came with.
@@ -66,7 +77,7 @@ impl<'p> InProgram<'p> {
 impl Constants for InProgram<'_> {
     fn bytes<'a>(&'a self, source: &'a Source) -> Option<&'a [u8]> {
         match source {
-            Source::Named(key) => match self.names.0.get(key)? {
+            Source::Named(key) => match self.names.get(key)? {
                 Place::External(entry) => self.program.external().bytes(*entry),
                 Place::Program(range) => self.load(range),
             },
@@ -86,7 +97,7 @@ impl Constants for InProgram<'_> {
 
     fn release(&self, source: &Source) {
         match source {
-            Source::Named(key) => match self.names.0.get(key) {
+            Source::Named(key) => match self.names.get(key) {
                 Some(Place::External(entry)) => self.program.external().release(*entry),
                 Some(Place::Program(range)) => self.release_range(range),
                 None => {}

@@ -26,6 +26,8 @@ const KEEP_DIMS: u32 = 0x40;
 pub fn import(payload: &[u8]) -> Result<Graph, String> {
     let file = File::parse(payload).map_err(|error| error.to_string())?;
     let mut importer = Importer { payload, file, graph: Graph::default() };
+    importer.graph.values.reserve(file.values().len());
+    importer.graph.nodes.reserve(file.nodes().len());
     for value in file.values().iter() {
         importer.value(value)?;
     }

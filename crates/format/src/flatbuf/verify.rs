@@ -68,7 +68,7 @@ struct Walk<'a> {
     budget: u64,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
     fn charge(&mut self, at: usize, bytes: usize) -> Result<(), Error> {
         let left = u64::try_from(bytes).ok().and_then(|bytes| self.budget.checked_sub(bytes));
         self.budget = left.ok_or_else(|| corrupt(at, "the same parts are used over and over again"))?;
@@ -82,34 +82,28 @@ impl Walk<'_> {
         }
     }
 
-    /// The vtable of the table at `at` as (position, size), and the size of the table itself, all in bounds.
-    fn vtable(&self, at: usize) -> Result<(usize, usize, usize), Error> {
+    /// The vtable of the table at `at`, and the size of the table itself, both in bounds.
+    fn vtable(&self, at: usize) -> Result<(&'a [u8], usize), Error> {
         let found = || {
             let back = isize::try_from(i32::read(self.bytes, at)?).ok()?.checked_neg()?;
             let vtable = at.checked_add_signed(back)?;
             let size = usize::from(u16::read(self.bytes, vtable)?);
             let table = usize::from(u16::read(self.bytes, vtable.checked_add(2)?)?);
-            self.bytes.get(vtable..vtable.checked_add(size)?)?;
+            let vtable = self.bytes.get(vtable..vtable.checked_add(size)?)?;
             self.bytes.get(at..at.checked_add(table)?)?;
-            (size >= 4 && size.is_multiple_of(2) && table >= 4).then_some((vtable, size, table))
+            (size >= 4 && size.is_multiple_of(2) && table >= 4).then_some((vtable, table))
         };
         found().ok_or_else(|| corrupt(at, "a table has no sound vtable"))
     }
 
     fn table(&mut self, at: usize, schema: &'static Schema) -> Result<(), Error> {
-        let (vtable, vtable_size, table_size) = self.vtable(at)?;
-        let slot = |id: u16, size: usize| {
-            let entry = usize::from(id).saturating_mul(2).saturating_add(4);
-            if entry.saturating_add(2) > vtable_size {
-                return Ok(None);
+        let (vtable, table_size) = self.vtable(at)?;
+        let slot = |id: u16, size: usize| match u16::read(vtable, usize::from(id).saturating_mul(2).saturating_add(4)) {
+            None | Some(0) => Ok(None),
+            Some(offset) if offset >= 4 && usize::from(offset).saturating_add(size) <= table_size => {
+                Ok(Some(at.saturating_add(offset.into())))
             }
-            match u16::read(self.bytes, vtable.saturating_add(entry)).map(usize::from) {
-                None | Some(0) => Ok(None),
-                Some(offset) if offset >= 4 && offset.saturating_add(size) <= table_size => {
-                    Ok(Some(at.saturating_add(offset)))
-                }
-                Some(_) => Err(corrupt(at, "a field lies outside its table")),
-            }
+            Some(_) => Err(corrupt(at, "a field lies outside its table")),
         };
         for field in schema.fields {
             let (id, size) = match field.kind {

@@ -8,17 +8,17 @@ pub fn remove_dead(graph: &mut Graph) -> usize {
     for output in &graph.outputs {
         wanted[output.index()] = true;
     }
-    let before = graph.nodes.len();
-    let mut kept = Vec::with_capacity(before);
-    for node in std::mem::take(&mut graph.nodes).into_iter().rev() {
-        if node.outputs.iter().any(|id| wanted[id.index()]) {
-            node.reads().for_each(|id| wanted[id.index()] = true);
-            kept.push(node);
+    let mut dead = 0;
+    for node in graph.nodes.iter().rev() {
+        match node.outputs.iter().any(|id| wanted[id.index()]) {
+            true => node.reads().for_each(|id| wanted[id.index()] = true),
+            false => dead += 1,
         }
     }
-    kept.reverse();
-    graph.nodes = kept;
-    before - graph.nodes.len()
+    if dead > 0 {
+        graph.nodes.retain(|node| node.outputs.iter().any(|id| wanted[id.index()]));
+    }
+    dead
 }
 
 #[cfg(test)]

@@ -25,10 +25,7 @@ impl Site<'_> {
     /// A conversion with what follows, by a table if that can be.
     fn converted(&self, from: Kind, to: Kind, after: Vec<After>) -> Selected {
         match table(self.options.isa, from, to, &after) {
-            Some(table) => {
-                let what = format!("{from:?} to {to:?}");
-                self.step(MapBytes { table: Box::new(table), what }, 1, 0)
-            }
+            Some(table) => self.step(MapBytes { table: Box::new(table), kinds: (from, to) }, 1, 0),
             None => self.step(Convert { from, to, after }, 1, 0),
         }
     }
