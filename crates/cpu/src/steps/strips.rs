@@ -15,6 +15,7 @@ use crate::memory::{ALIGN, Buffers};
 use sconce_kernels::epilogue::Then;
 use sconce_kernels::{Isa, Serial, split};
 use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes of rows in between that a strip aims at: they and the weights fit the second-level cache.
 const TOGETHER: usize = 640 * 1024;
@@ -90,6 +91,8 @@ pub(crate) struct Strips {
     /// Bytes of the rows in between, by stage, and of scratch.
     held: Vec<usize>,
     tasks: usize,
+    /// How many of them run at a time: each has rows in between of its own.
+    at_once: usize,
 }
 
 impl Strips {
@@ -103,7 +106,7 @@ impl Strips {
         let rows = (1..=part).rev().find(|&rows| held(rows).iter().sum::<usize>() <= TOGETHER).unwrap_or(1);
         let mut held = held(rows);
         held.push(scratch.next_multiple_of(ALIGN));
-        Self { stages, windows, rows, held, tasks }
+        Self { stages, windows, rows, held, tasks, at_once: width.clamp(1, tasks.max(1)) }
     }
 
     /// The windows of steps that are better computed together: if the image has rows enough for all threads, and the rows
@@ -127,9 +130,14 @@ impl Strips {
         }
     }
 
-    /// Bytes of scratch of all tasks.
+    /// Bytes of scratch of a task.
+    fn task_scratch(&self) -> usize {
+        self.held.iter().sum::<usize>().max(ALIGN)
+    }
+
+    /// Bytes of scratch of all tasks that run at a time.
     pub(crate) fn scratch(&self) -> usize {
-        self.held.iter().sum::<usize>().max(ALIGN) * self.tasks
+        self.task_scratch() * self.at_once
     }
 
     /// Makes rows of the last output.
@@ -247,6 +255,12 @@ impl State<'_> {
     }
 }
 
+/// Scratch that no other task has. There is as much as tasks run at a time; were there more tasks, they would wait.
+fn any_free<'a, 's>(scratch: &'a [Mutex<&'s mut [u8]>], task: usize) -> MutexGuard<'a, &'s mut [u8]> {
+    let free = scratch.iter().find_map(|scratch| scratch.try_lock().ok());
+    free.unwrap_or_else(|| scratch[task % scratch.len()].lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 impl Step for Strips {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         let mut after: &[After] = &[];
@@ -258,14 +272,12 @@ impl Step for Strips {
         let input = buffers.read(0);
         let window = self.windows[self.windows.len() - 1];
         let part = window.rows[1].div_ceil(self.tasks);
-        let scratch = self.scratch() / self.tasks;
         let alone = Context { isa: context.isa, par: &Serial, known: context.known };
-        let output = (buffers.output, part * window.bytes[1]);
-        let scratch = (&mut buffers.scratch[..window.rows[1].div_ceil(part) * scratch], scratch);
-        split::chunks2(context.par, output, scratch, |task, output, scratch| {
+        let scratch: Vec<_> = buffers.scratch.chunks_exact_mut(self.task_scratch()).map(Mutex::new).collect();
+        split::chunks(context.par, buffers.output, part * window.bytes[1], |task, output| {
             let first = task * part;
             let rows = first..first + output.len().div_ceil(window.bytes[1]);
-            self.make(&alone, input, &then, rows, scratch, output);
+            self.make(&alone, input, &then, rows, &mut any_free(&scratch, task), output);
         });
     }
 
@@ -337,6 +349,24 @@ mod tests {
 
     fn pays(layers: &[Layer], width: usize) -> bool {
         Strips::windows(layers.iter().map(|layer| layer as &dyn Step), width).is_some()
+    }
+
+    #[test]
+    fn tasks_that_run_at_a_time_have_scratch_of_their_own() {
+        let strips = |width: usize| {
+            let layers = [layer(32, 0, 1), layer(32, 2, 1)];
+            let windows = Strips::windows(layers.iter().map(|layer| layer as &dyn Step), width).unwrap();
+            Strips::new(layers.map(|layer| Box::new(layer) as Box<dyn Step>).into(), windows, Isa::Scalar, width)
+        };
+        // Rows of 1024 bytes: all 32 of them, or for each of two threads the ten that a strip of eight reads.
+        assert_eq!((strips(1).tasks, strips(1).scratch()), (1, 32 * 1024));
+        assert_eq!((strips(2).tasks, strips(2).scratch()), (4, 2 * 10 * 1024));
+        let (mut first, mut second) = ([1], [2]);
+        let scratch = [Mutex::new(&mut first[..]), Mutex::new(&mut second[..])];
+        for task in 0..4 {
+            let one = any_free(&scratch, task);
+            assert_eq!([one[0], any_free(&scratch, task)[0]], [1, 2]);
+        }
     }
 
     #[test]
