@@ -255,10 +255,12 @@ impl State<'_> {
     }
 }
 
-/// Scratch that no other task has. There is as much as tasks run at a time; were there more tasks, they would wait.
-fn any_free<'a, 's>(scratch: &'a [Mutex<&'s mut [u8]>], task: usize) -> MutexGuard<'a, &'s mut [u8]> {
-    let free = scratch.iter().find_map(|scratch| scratch.try_lock().ok());
-    free.unwrap_or_else(|| scratch[task % scratch.len()].lock().unwrap_or_else(PoisonError::into_inner))
+/// Scratch that no other task has, the wanted one if that is free: the thread that had it before has it in its cache. There is as
+/// much as tasks run at a time; were there more tasks, they would wait.
+fn any_free<'a, 's>(scratch: &'a [Mutex<&'s mut [u8]>], wanted: usize) -> MutexGuard<'a, &'s mut [u8]> {
+    let order = scratch[wanted..].iter().chain(&scratch[..wanted]);
+    let free = order.into_iter().find_map(|scratch| scratch.try_lock().ok());
+    free.unwrap_or_else(|| scratch[wanted].lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 impl Step for Strips {
@@ -277,7 +279,9 @@ impl Step for Strips {
         split::chunks(context.par, buffers.output, part * window.bytes[1], |task, output| {
             let first = task * part;
             let rows = first..first + output.len().div_ceil(window.bytes[1]);
-            self.make(&alone, input, &then, rows, &mut any_free(&scratch, task), output);
+            // A thread takes neighbouring tasks, the same ones every time, as a rule.
+            let mut scratch = any_free(&scratch, task * scratch.len() / self.tasks);
+            self.make(&alone, input, &then, rows, &mut scratch, output);
         });
     }
 
@@ -363,9 +367,9 @@ mod tests {
         assert_eq!((strips(2).tasks, strips(2).scratch()), (4, 2 * 10 * 1024));
         let (mut first, mut second) = ([1], [2]);
         let scratch = [Mutex::new(&mut first[..]), Mutex::new(&mut second[..])];
-        for task in 0..4 {
-            let one = any_free(&scratch, task);
-            assert_eq!([one[0], any_free(&scratch, task)[0]], [1, 2]);
+        for wanted in 0..2 {
+            let one = any_free(&scratch, wanted);
+            assert_eq!([one[0], any_free(&scratch, wanted)[0]], [[1, 2], [2, 1]][wanted]);
         }
     }
 
