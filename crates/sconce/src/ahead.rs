@@ -2,7 +2,7 @@
 //!
 //! Every touch of a page that is not there is an interruption, and a disk gives many pages at a time as fast as one. So what
 //! will be looked at is asked for at once, and what will be used as a whole is mapped by a thread aside while the caller
-//! goes on. It stops when it is alone with a file.
+//! goes on. It stops when it is alone with a file, and pauses while somebody waits for single pages.
 //!
 //! The thread touches pages, as somebody would who reads the file. It could ask for them instead, many at a time, but then
 //! whoever maps memory meanwhile waits for it, up to five milliseconds, and it would take twice as long: the system maps

@@ -258,8 +258,8 @@ impl State<'_> {
 /// Scratch that no other task has, the wanted one if that is free: the thread that had it before has it in its cache. There is as
 /// much as tasks run at a time; were there more tasks, they would wait.
 fn any_free<'a, 's>(scratch: &'a [Mutex<&'s mut [u8]>], wanted: usize) -> MutexGuard<'a, &'s mut [u8]> {
-    let order = scratch[wanted..].iter().chain(&scratch[..wanted]);
-    let free = order.into_iter().find_map(|scratch| scratch.try_lock().ok());
+    let mut order = scratch[wanted..].iter().chain(&scratch[..wanted]);
+    let free = order.find_map(|scratch| scratch.try_lock().ok());
     free.unwrap_or_else(|| scratch[wanted].lock().unwrap_or_else(PoisonError::into_inner))
 }
 
