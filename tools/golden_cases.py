@@ -658,6 +658,36 @@ def xnnpack_enlarged():
     return Case(model, [Run((torch.randn(1, 3, 5, 6),))], xnnpack=True)
 
 
+def many_taps():
+    """Filters of more than 256 taps: patches of an image, a long row, groups, single channels, transposed."""
+
+    def body(self, image, row):
+        x = self.transposed(self.single(self.groups(self.patches(image))))
+        return x, self.row(row)
+
+    model = Model(
+        body,
+        patches=nn.Conv2d(1, 4, 32, stride=8),
+        groups=nn.Conv2d(4, 4, 17, padding=8, groups=2),
+        single=nn.Conv2d(4, 4, (1, 257), padding=(0, 128), groups=4),
+        transposed=nn.ConvTranspose2d(4, 2, 17, stride=2, padding=8),
+        row=nn.Conv1d(2, 3, 257, padding=128),
+    )
+    return model, (torch.randn(1, 1, 48, 56), torch.randn(1, 2, 40))
+
+
+@case("Filters of more than 256 taps.")
+def xnnpack_many_taps():
+    model, args = many_taps()
+    return Case(model, [Run(args)], xnnpack=True)
+
+
+@case("Filters of more than 256 taps, in int8.")
+def xnnpack_many_taps_quantized():
+    model, args = many_taps()
+    return Case(quantized(model, args), [Run(args)], xnnpack=True)
+
+
 @case("The int8 network of `quantized_static` delegated to XNNPACK.")
 def xnnpack_quantized():
     made = quantized_convnet()

@@ -33,12 +33,10 @@ use crate::isa::Isa;
 use crate::split::{self, Block, Cut, Tiling};
 use crate::taps::Taps;
 use core::ops::Range;
-use patches::{Address, Patches};
+use patches::{Address, MOST_TAPS, Part, Patches};
 use sconce_parallel::{Parallel, Serial};
 use tile::{Family, MOST_ROWS, Tile};
 
-/// Most taps of a filter.
-pub const MOST_TAPS: usize = 256;
 /// Bytes of weights that stay in the second-level cache while pixels pass by.
 const NEAR: usize = 512 * 1024;
 /// Elements that are finished together: they are still in the first-level cache.
@@ -99,6 +97,7 @@ impl Conv2d {
             && self.in_channels.is_multiple_of(self.groups)
             && self.out_channels.is_multiple_of(self.groups);
         let taps = self.kernel[0].checked_mul(self.kernel[1])?;
+        taps.checked_mul(self.in_channels)?.checked_mul(self.out_channels)?;
         let mut output = [0; 2];
         for (axis, output) in output.iter_mut().enumerate() {
             let reach = self.kernel[axis].checked_sub(1)?.checked_mul(self.dilation[axis])?;
@@ -111,7 +110,7 @@ impl Conv2d {
                 room.checked_div(self.stride[axis])?.checked_add(1)?
             };
         }
-        (channels && taps <= MOST_TAPS && self.stride[0] > 0 && self.stride[1] > 0).then_some(output)
+        (channels && self.stride[0] > 0 && self.stride[1] > 0).then_some(output)
     }
 
     fn taps(&self) -> usize {
@@ -333,9 +332,13 @@ impl Job<'_> {
             for tile in 0..tiles {
                 let top = rows.start + rows.len() * tile / tiles;
                 let bottom = rows.start + rows.len() * (tile + 1) / tiles;
-                let taps = self.patches.addresses(top..bottom, &mut addresses, &mut copied);
-                for column in panels.clone().step_by(nr) {
-                    self.tile(&mut block, top..bottom, column..panels.end.min(column + nr), (taps, &addresses));
+                let reach = self.patches.reach(top..bottom);
+                for part in reach.parts() {
+                    self.patches.addresses(top..bottom, (reach.form, &part), &mut addresses, &mut copied);
+                    for column in panels.clone().step_by(nr) {
+                        let columns = column..panels.end.min(column + nr);
+                        self.tile(&mut block, top..bottom, columns, (&part, reach.channels, &addresses));
+                    }
                 }
                 let enough = (bottom - finished) * columns.len() >= PIECE || bottom == rows.end;
                 if panels.end == columns.end && enough {
@@ -354,37 +357,44 @@ impl Job<'_> {
         }
     }
 
+    /// Adds the products of some taps to what the taps before them left in the output.
     fn tile(
         &self,
         block: &mut Block<'_, f32>,
         rows: Range<usize>,
         columns: Range<usize>,
-        ((taps, channels), addresses): ((usize, usize), &[Address]),
+        (part, channels, addresses): (&Part, usize, &[Address]),
     ) {
-        let width = self.family.width(columns.len());
-        let panel = &self.panels[columns.start * (1 + taps * channels)..][..width * (1 + taps * channels)];
+        let (width, k) = (self.family.width(columns.len()), self.patches.conv.taps() * self.patches.conv.group_in());
+        let panel = &self.panels[columns.start * (1 + k)..][..width * (1 + k)];
+        let (before, after) = (part.first * channels, (part.first + part.taps()) * channels);
         let place = |row: usize| row * self.channels + self.first_channel + columns.start;
         let Steps { residual, limits, .. } = Steps::of(self.then);
-        let residual = residual.map(|other| (other[place(rows.start)..].as_ptr(), self.channels));
         let (first_row, first_column) = (block.rows.start, block.columns.start);
         let (start, stride) = block.raw();
+        // SAFETY: row and column lie in the block, whose segments are in bounds.
+        let c = unsafe { start.add((rows.start - first_row) * stride + columns.start - first_column) };
+        let (bias, residual) = match before {
+            0 => (Some(panel.as_ptr()), residual.map(|other| (other[place(rows.start)..].as_ptr(), self.channels))),
+            _ => (None, Some((c.cast_const(), stride))),
+        };
         let tile = Tile {
-            taps,
+            taps: part.taps(),
             channels,
             rows: addresses.as_ptr().cast(),
-            bias: Some(panel.as_ptr()),
-            panel: panel[width..].as_ptr(),
-            // SAFETY: row and column lie in the block, whose segments are in bounds.
-            c: unsafe { start.add((rows.start - first_row) * stride + columns.start - first_column) },
+            bias,
+            panel: panel[(1 + before) * width..].as_ptr(),
+            c,
             c_stride: stride,
             columns: columns.len(),
             residual,
-            limits,
+            limits: limits.filter(|_| after == k),
             ahead: (core::ptr::null(), 0),
         };
         // SAFETY: as many addresses as the tile reads were written, and point to `channels` elements each, of the image, of
-        // padding or of the copy; the panel was cut to its length; the tile lies in the block, which this task holds alone, and the residual is as long as a dense output, as
-        // `conv2d` asserted. The family belongs to a held token.
+        // padding or of the copy; the panel was cut to its length, of which `part` takes some rows; the tile lies in the
+        // block, which this task holds alone; the residual is as long as a dense output, as `conv2d` asserted, or is the
+        // tile itself, which is read before it is written. The family belongs to a held token.
         unsafe { self.family.tile(rows.len(), width)(&tile) };
     }
 }

@@ -9,11 +9,70 @@ use super::Conv2d;
 use core::mem::MaybeUninit;
 use core::ops::Range;
 
+/// Addresses for each pixel that are found at a time; filters with more taps are summed up in parts.
+pub(super) const MOST_TAPS: usize = 256;
 /// Elements that are copied at most: a fraction of the first-level cache.
 const COPIED: usize = 2048;
 
 /// Where the channels under a tap of a pixel lie. There is room for more than most tiles need, so it is not filled first.
 pub(super) type Address = MaybeUninit<*const f32>;
+
+/// What the addresses of a tile are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// The pixel itself, the only tap.
+    Pixels,
+    /// Rows of taps in the image, of pixels that are neighbours in a line.
+    Line,
+    /// Rows of taps in the image, of pixels of several lines.
+    Rows,
+    /// Rows of taps in a copy.
+    Copy,
+    /// Single taps.
+    Taps,
+}
+
+/// How the addresses of a tile are found, and how many there are for a pixel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reach {
+    pub(super) form: Form,
+    /// Rows of taps, and addresses in one.
+    rows: usize,
+    across: usize,
+    /// Elements that lie under an address.
+    pub(super) channels: usize,
+}
+
+impl Reach {
+    /// All taps, [`MOST_TAPS`] addresses at a time: whole rows, or pieces of one where a row has more.
+    pub(super) fn parts(self) -> impl Iterator<Item = Part> {
+        let Self { rows, across, .. } = self;
+        let (high, wide) = ((MOST_TAPS / across).max(1), across.min(MOST_TAPS));
+        (0..rows).step_by(high).flat_map(move |row| {
+            (0..across).step_by(wide).map(move |column| Part {
+                rows: row..rows.min(row + high),
+                columns: column..across.min(column + wide),
+                first: row * across + column,
+            })
+        })
+    }
+}
+
+/// Some taps that lie one after another.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    rows: Range<usize>,
+    columns: Range<usize>,
+    /// The number of the first one.
+    pub(super) first: usize,
+}
+
+impl Part {
+    /// How many there are.
+    pub(super) fn taps(&self) -> usize {
+        self.rows.len() * self.columns.len()
+    }
+}
 
 /// Where the channels under each tap of each output pixel lie.
 pub(super) struct Patches<'a> {
@@ -31,43 +90,57 @@ pub(super) struct Patches<'a> {
 unsafe impl Sync for Patches<'_> {}
 
 impl Patches<'_> {
-    /// Writes the addresses for some pixels: `addresses[tap * rows + i]` is that of pixel `first + i`. Answers how many
-    /// taps there are and how many elements lie under each.
+    /// How the addresses for some pixels are found.
+    pub(super) fn reach(&self, pixels: Range<usize>) -> Reach {
+        let (conv, inside) = (self.conv, self.conv.group_in());
+        let row = |form| Reach { form, rows: conv.kernel[0], across: 1, channels: conv.kernel[1] * inside };
+        if conv.is_pixelwise() {
+            return Reach { form: Form::Pixels, rows: 1, across: 1, channels: inside };
+        }
+        // Most tiles lie in one line; those that do not may touch both of its ends.
+        let x = pixels.start % self.size[1];
+        let one_line = x + pixels.len() <= self.size[1];
+        match self.joins_taps(if one_line { x..x + pixels.len() } else { 0..self.size[1] }) {
+            true if one_line => row(Form::Line),
+            true => row(Form::Rows),
+            false if self.is_dense() && self.needs_little(pixels) => row(Form::Copy),
+            false => Reach { form: Form::Taps, rows: conv.kernel[0], across: conv.kernel[1], channels: inside },
+        }
+    }
+
+    /// Writes the addresses of some pixels for a part of their taps: `addresses[tap * rows + i]` is that of pixel
+    /// `first + i`.
     pub(super) fn addresses(
         &self,
         pixels: Range<usize>,
+        (form, part): (Form, &Part),
         addresses: &mut [Address],
         copied: &mut Option<Copied>,
-    ) -> (usize, usize) {
-        let (conv, rows) = (self.conv, pixels.len());
-        if self.conv.is_pixelwise() {
-            self.spaced(pixels.start * self.pixel, self.pixel, &mut addresses[..rows]);
-            return (1, conv.group_in());
+    ) {
+        match form {
+            Form::Pixels => self.spaced(pixels.start * self.pixel, self.pixel, &mut addresses[..pixels.len()]),
+            Form::Line => self.line_of_addresses(pixels, part, addresses),
+            Form::Copy => {
+                let copied = copied.get_or_insert_default();
+                self.copy(pixels.clone(), copied);
+                self.addresses_of_copy(pixels, part, copied, addresses);
+            }
+            Form::Rows | Form::Taps => self.each_address(pixels, part, addresses),
         }
-        let [height, width] = self.size;
+    }
+
+    /// The addresses of pixels anywhere, tap by tap.
+    fn each_address(&self, pixels: Range<usize>, part: &Part, addresses: &mut [Address]) {
+        let (conv, rows, across) = (self.conv, pixels.len(), part.columns.len());
+        let [vertical, horizontal] = [conv.axis(0), conv.axis(1)];
         // Divisions are slow: the place of the first pixel is computed, those of the others are counted.
+        let [height, width] = self.size;
         let (line, mut x) = (pixels.start / width, pixels.start % width);
         let (mut image, mut y) = (line / height, line % height);
-        // Most tiles lie in one line; those that do not may touch both of its ends.
-        let one_line = x + rows <= width;
-        let joined = self.joins_taps(if one_line { x..x + rows } else { 0..width });
-        if joined && one_line {
-            self.line_of_addresses(image, y, x, rows, addresses);
-            return (conv.kernel[0], conv.kernel[1] * conv.group_in());
-        }
-        if self.is_dense() && !joined && self.needs_little(pixels.clone()) {
-            let copied = copied.get_or_insert_default();
-            self.copy(pixels.clone(), copied);
-            self.addresses_of_copy(pixels, copied, addresses);
-            return (conv.kernel[0], conv.kernel[1] * conv.group_in());
-        }
-        let [vertical, horizontal] = [conv.axis(0), conv.axis(1)];
-        let across = if joined { 1 } else { conv.kernel[1] };
         for i in 0..rows {
-            for ky in 0..conv.kernel[0] {
+            for (ky, slots) in part.rows.clone().zip(addresses.chunks_mut(across * rows)) {
                 let line = vertical.source(y, ky).map(|y| (image * conv.input[0] + y) * conv.input[1]);
-                let slots = &mut addresses[ky * across * rows..][..across * rows];
-                for (kx, slot) in slots[i..].iter_mut().step_by(rows).enumerate() {
+                for (kx, slot) in part.columns.clone().zip(slots[i..].iter_mut().step_by(rows)) {
                     let at = line.and_then(|line| Some(line + horizontal.source(x, kx)?));
                     slot.write(at.map_or(self.padding, |at| self.input[at * self.pixel..].as_ptr()));
                 }
@@ -80,15 +153,16 @@ impl Patches<'_> {
                 (y, image) = (0, image + 1);
             }
         }
-        (conv.kernel[0] * across, if joined { conv.kernel[1] * conv.group_in() } else { conv.group_in() })
     }
 
-    /// The addresses of neighbouring pixels whose taps are joined: they are evenly spaced.
-    fn line_of_addresses(&self, image: usize, y: usize, x: usize, rows: usize, addresses: &mut [Address]) {
+    /// The addresses of neighbouring pixels of a line whose taps are joined: they are evenly spaced.
+    fn line_of_addresses(&self, pixels: Range<usize>, part: &Part, addresses: &mut [Address]) {
         let (conv, vertical) = (self.conv, self.conv.axis(0));
+        let (line, x) = (pixels.start / self.size[1], pixels.start % self.size[1]);
+        let (image, y) = (line / self.size[0], line % self.size[0]);
         let left = x * conv.stride[1] - conv.padding[1];
         let step = conv.stride[1] * conv.in_channels;
-        for (ky, slots) in addresses.chunks_exact_mut(rows).take(conv.kernel[0]).enumerate() {
+        for (ky, slots) in part.rows.clone().zip(addresses.chunks_exact_mut(pixels.len())) {
             match vertical.source(y, ky) {
                 None => slots.fill(Address::new(self.padding)),
                 Some(y) => {
@@ -152,17 +226,18 @@ impl Patches<'_> {
     }
 
     /// The addresses in the copy of the same pixels.
-    fn addresses_of_copy(&self, pixels: Range<usize>, copied: &Copied, addresses: &mut [Address]) {
+    fn addresses_of_copy(&self, pixels: Range<usize>, part: &Part, copied: &Copied, addresses: &mut [Address]) {
         let (conv, rows) = (self.conv, pixels.len());
         let (mut line, mut first) = (copied.0.as_ptr(), 0);
         for (_, _, _, columns) in self.runs(pixels) {
             let count = (columns - conv.kernel[1]) / conv.stride[1] + 1;
-            for ky in 0..conv.kernel[0] {
-                for (i, slot) in addresses[ky * rows + first..][..count].iter_mut().enumerate() {
+            for (place, ky) in part.rows.clone().enumerate() {
+                let line = line.wrapping_add(ky * columns * conv.in_channels);
+                for (i, slot) in addresses[place * rows + first..][..count].iter_mut().enumerate() {
                     slot.write(line.wrapping_add(i * conv.stride[1] * conv.in_channels));
                 }
-                line = line.wrapping_add(columns * conv.in_channels);
             }
+            line = line.wrapping_add(conv.kernel[0] * columns * conv.in_channels);
             first += count;
         }
     }

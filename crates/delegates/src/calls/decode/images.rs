@@ -10,9 +10,6 @@ use sconce_graph::{Op, Reduction, ValueId};
 const LAST: [usize; 4] = [0, 2, 3, 1];
 const FIRST: [usize; 4] = [0, 3, 1, 2];
 
-/// Taps of a filter that the engine takes.
-const MOST_TAPS: usize = 256;
-
 impl Site<'_, '_, '_, '_> {
     /// Images of `[n, c, h, w]` or rows of `[n, c, w]`, with channels last.
     pub(super) fn image(&mut self, index: usize) -> Option<ValueId> {
@@ -42,7 +39,7 @@ impl Site<'_, '_, '_, '_> {
             [_, _, _, _] => filter,
             _ => return None,
         };
-        let &[first, within, kh, kw] = self.builder.graph.ty(filter).sizes().as_slice() else { return None };
+        let &[first, within, _, _] = self.builder.graph.ty(filter).sizes().as_slice() else { return None };
         let pair = |site: &Self, index: usize, none: usize| match rows {
             true => Some([none, site.pair(index)?[1]]),
             false => site.pair(index),
@@ -62,7 +59,6 @@ impl Site<'_, '_, '_, '_> {
             }
             (false, _) => (Op::Conv2d { stride, padding, dilation, groups }, LAST),
         };
-        (kh.checked_mul(kw)? <= MOST_TAPS).then_some(())?;
         let filter = self.builder.graph.reordered(filter, &order)?;
         let inputs = [Some(self.image(0)?), Some(filter), self.constant(2)?];
         let y = self.node(op, inputs.into_iter().flatten().collect())?;

@@ -150,6 +150,9 @@ fn windows_of_all_kinds() {
         Conv2d { kernel: [1, 1], padding: [1; 4], ..plain },
         Conv2d { transposed: true, stride: [2, 3], extra: [1, 0], ..plain },
         Conv2d { transposed: true, in_channels: 6, groups: 2, dilation: [1, 2], ..plain },
+        // More than 256 taps.
+        Conv2d { input: [17, 20], kernel: [17, 17], padding: [8; 4], out_channels: 5, ..plain },
+        Conv2d { input: [1, 270], kernel: [1, 257], padding: [0, 9, 0, 9], groups: 2, in_channels: 4, ..plain },
         // Nothing but a border.
         Conv2d { input: [0, 7], kernel: [1, 1], ..plain },
         Conv2d { input: [0, 7], kernel: [2, 1], in_channels: 6, groups: 3, ..plain },
