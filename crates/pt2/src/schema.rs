@@ -519,3 +519,16 @@ objects! {
         tensor_meta: Option<TensorMeta>,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_that_were_written() {
+        let read = |text: &str| serde_json::from_str::<Float>(text).unwrap().0;
+        assert_eq!(read("-3.4028234663852886e+38"), f64::from(f32::MIN));
+        assert_eq!(read("0.30000000000000004"), 0.1 + 0.2);
+        assert_eq!(read("\"-Infinity\""), f64::NEG_INFINITY);
+    }
+}
