@@ -186,6 +186,18 @@ class Norms(torch.nn.Module):
         return self.second(self.back(self.first(self.conv(x)).relu()))
 
 
+class Held(torch.nn.Module):
+    """Keeps what it writes into a tensor that is no buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.held = [torch.zeros(3)]
+
+    def forward(self, x):
+        self.held[0].add_(x)
+        return self.held[0] * 2
+
+
 def cases():
     places = [(normal(1, 1, 4), torch.tensor([place])) for place in (2, 3, 0)]
     yield "state_cache", Case(Cache(), places, core=True)
@@ -212,6 +224,7 @@ def cases():
     yield "returned", Case(Returned(), [(normal(2), normal(2))])
     image = normal(1, 3, 6, 6).to(memory_format=torch.channels_last)
     yield "channels_last", Case(ChannelsLast().to(memory_format=torch.channels_last), [(image,)])
+    yield "held", Case(Held(), [(normal(3),) for _ in range(3)])
 
 
 if __name__ == "__main__":

@@ -94,15 +94,15 @@ impl<'m, 'a> Importer<'m, 'a> {
         kept: &mut Vec<Kept>,
         program: &mut Program<'a>,
     ) -> Result<(), Error> {
-        let (name, fqn, mutable) = match spec {
+        let (name, fqn) = match spec {
             InputSpec::User(_) => return self.user_input(argument, scope, kept),
             InputSpec::Fixed(fixed) => {
                 self.function.inputs.push(Input::Fixed(constant_arg(&fixed.value)));
                 return Ok(());
             }
-            InputSpec::Parameter(own) => (&own.arg.name, &own.parameter_name, true),
-            InputSpec::Buffer(own) => (&own.arg.name, &own.buffer_name, true),
-            InputSpec::Constant(own) => (&own.arg.name, &own.tensor_constant_name, false),
+            InputSpec::Parameter(own) => (&own.arg.name, &own.parameter_name),
+            InputSpec::Buffer(own) => (&own.arg.name, &own.buffer_name),
+            InputSpec::Constant(own) => (&own.arg.name, &own.tensor_constant_name),
             InputSpec::CustomObject(own) => {
                 return Err(Error::unsupported(format!(
                     "the object {:?}, which only Python knows",
@@ -120,9 +120,7 @@ impl<'m, 'a> Importer<'m, 'a> {
         let ty = checked(TensorType::fixed(tensor.dtype, &tensor.sizes), fqn)?;
         let value = self.function.value(Kind::Tensor(ty), Origin::Constant(constant), fqn.as_str());
         let slot = self.aliases.fresh(value);
-        if mutable {
-            kept.push(Kept { name: fqn.clone(), slot, value });
-        }
+        kept.push(Kept { name: fqn.clone(), slot, value });
         scope.names.insert(name, Slot::Tensor(slot));
         Ok(())
     }
