@@ -73,6 +73,17 @@ pub struct Report {
     pub outputs: Vec<Layer>,
     /// What calls on integers make, the worst first; empty without calibration inputs.
     pub layers: Vec<Layer>,
+    /// Convolutions and linear layers that stay as they are.
+    pub left: Vec<Left>,
+}
+
+/// A layer that stays as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Left {
+    /// Its name in the export.
+    pub name: String,
+    /// Why.
+    pub reason: &'static str,
 }
 
 /// Whether an operator must not be rewritten before quantisation.
@@ -88,15 +99,15 @@ pub fn quantize(program: &mut Program<'_>, quantization: &Quantization) -> Resul
     for function in functions {
         report.bytes[0] += constant_bytes(function, constants);
         let exact = function.clone();
-        let made = match (quantization.scheme, calibrator) {
+        let (made, left) = match (quantization.scheme, calibrator) {
             (Scheme::Int8, Some(calibrator)) => fixed(function, constants, calibrator)?,
             (Scheme::Int8, None) => {
                 return Err(Error::unsupported("int8 without calibration inputs, or with several methods,"));
             }
-            (scheme, _) => {
-                dynamic::insert(function, constants, scheme).into_iter().map(|value| (value, value)).collect()
-            }
+            (scheme, _) => dynamic::insert(function, constants, scheme),
         };
+        let named = |(value, reason)| Left { name: exact.get(value).name.clone(), reason };
+        report.left.extend(left.into_iter().map(named));
         report.calls += made.len();
         report.bytes[1] += constant_bytes(function, constants);
         if let Some(calibrator) = calibrator {
@@ -111,22 +122,47 @@ pub(crate) fn expand_groups(function: &mut Function, constants: &mut Constants<'
     dynamic::expand_groups(function, constants)
 }
 
-/// Grids for activations that calibration found. Says which value stands for each that a call on integers makes.
+/// What was quantised: which value stands for each that a call on integers makes; and what layers that stay as they are
+/// make, with the reason.
+type Outcome = (Vec<(ValueId, ValueId)>, Vec<(ValueId, &'static str)>);
+
+/// Grids for activations that calibration found.
 fn fixed(
     function: &mut Function,
     constants: &mut Constants<'_>,
     calibrator: &dyn Calibrator,
-) -> Result<Vec<(ValueId, ValueId)>, Error> {
-    let plan = Plan::of(function, constants);
-    let mut histograms: HashMap<ValueId, Histogram> = HashMap::new();
-    calibrate::observe(function, constants, &plan.observed, calibrator, &mut |place, bytes| {
-        histograms.entry(plan.grid_of(plan.observed[place])).or_default().add(floats(bytes));
-    })?;
+) -> Result<Outcome, Error> {
+    let (plan, histograms) = observed(function, constants, calibrator)?;
+    let left = plan.left.iter().map(|(place, reason)| (function.body.calls[*place].outputs[0], *reason)).collect();
     let grids: HashMap<ValueId, Grid> = histograms.iter().map(|(value, own)| (*value, own.grid())).collect();
     let replaced = insert::insert(function, constants, &plan, &grids);
     let mut made: Vec<_> = replaced.into_iter().collect();
     made.sort_unstable();
-    Ok(made)
+    Ok((made, left))
+}
+
+/// A plan all of whose values have a grid, and what those were on the inputs, by the value that stands for a grid.
+fn observed(
+    function: &Function,
+    constants: &Constants<'_>,
+    calibrator: &dyn Calibrator,
+) -> Result<(Plan, HashMap<ValueId, Histogram>), Error> {
+    let mut endless = HashSet::new();
+    loop {
+        let plan = Plan::of(function, constants, &endless);
+        let mut histograms: HashMap<ValueId, Histogram> = HashMap::new();
+        let before = endless.len();
+        calibrate::observe(function, constants, &plan.observed, calibrator, &mut |place, bytes| {
+            let value = plan.observed[place];
+            if floats(bytes).any(observe::is_endless) {
+                endless.insert(value);
+            }
+            histograms.entry(plan.grid_of(value)).or_default().add(floats(bytes));
+        })?;
+        if endless.len() == before {
+            return Ok((plan, histograms));
+        }
+    }
 }
 
 /// Compares outputs and what calls on integers make.

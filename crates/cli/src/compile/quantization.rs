@@ -121,6 +121,12 @@ impl Arguments {
         }
         let [before, after] = report.bytes.map(|bytes| bytes as f64 / 1e6);
         writeln!(out, "{} calls on integers, weights of {before:.2} MB became {after:.2} MB", report.calls)?;
+        for left in report.left.iter().take(WORST) {
+            writeln!(out, "{} stays float32: {}", left.name, left.reason)?;
+        }
+        if report.left.len() > WORST {
+            writeln!(out, "and {} more layers (--json names all)", report.left.len() - WORST)?;
+        }
         for (number, output) in report.outputs.iter().enumerate() {
             writeln!(out, "out{number}: {:.1} dB above the noise of quantisation", output.decibels)?;
         }
@@ -142,6 +148,13 @@ struct Cost<'r> {
     weight_bytes_after: u64,
     outputs: Vec<Ratio<'r>>,
     layers: Vec<Ratio<'r>>,
+    left: Vec<Float<'r>>,
+}
+
+#[derive(Serialize)]
+struct Float<'r> {
+    name: &'r str,
+    reason: &'static str,
 }
 
 #[derive(Serialize)]
@@ -164,6 +177,7 @@ impl<'r> Cost<'r> {
             weight_bytes_after,
             outputs: report.outputs.iter().map(ratio).collect(),
             layers: report.layers.iter().map(ratio).collect(),
+            left: report.left.iter().map(|left| Float { name: &left.name, reason: left.reason }).collect(),
         }
     }
 }

@@ -7,10 +7,10 @@
 //!
 //! Needs no calibration, because nothing about activations is decided before the program runs.
 
-use super::Scheme;
 use super::insert::{Added, dequantize_channels};
 use super::observe::INTEGERS;
 use super::weights::{self, Weights};
+use super::{Outcome, Scheme};
 use crate::Error;
 use crate::ir::{Arg, Call, Constants, Function, Kind, Origin, TensorType, ValueId};
 use crate::lower::{self, Rule, Site};
@@ -20,10 +20,11 @@ use std::collections::HashMap;
 /// Numbers of integers in groups; no runtime has it as an operator.
 const DEQUANTIZE_GROUPS: &str = "quantized_decomposed::dequantize_per_channel_group";
 
-/// Rewrites the linear layers of a method, and says what they make.
-pub(super) fn insert(function: &mut Function, constants: &mut Constants<'_>, scheme: Scheme) -> Vec<ValueId> {
+/// Rewrites the linear layers of a method.
+pub(super) fn insert(function: &mut Function, constants: &mut Constants<'_>, scheme: Scheme) -> Outcome {
     let mut added = Added { before: HashMap::new(), after: HashMap::new() };
-    let (mut rows, mut weighed, mut made) = (HashMap::new(), HashMap::new(), Vec::new());
+    let (mut rows, mut weighed) = (HashMap::new(), HashMap::new());
+    let (mut made, mut left) = (Vec::new(), Vec::new());
     for place in 0..function.body.calls.len() {
         let call = &function.body.calls[place];
         let (Some("aten::linear"), Arg::Value(input), Arg::Value(weight)) =
@@ -39,6 +40,7 @@ pub(super) fn insert(function: &mut Function, constants: &mut Constants<'_>, sch
             weighed.insert(weight, value);
             Some(value)
         }) else {
+            left.push((function.body.calls[place].outputs[0], "its weight is computed, or not of float32"));
             continue;
         };
         let input = *rows.entry(input).or_insert_with(|| {
@@ -49,10 +51,10 @@ pub(super) fn insert(function: &mut Function, constants: &mut Constants<'_>, sch
         let call = &mut function.body.calls[place];
         call.set("input", input);
         call.set("weight", weight);
-        made.push(call.outputs[0]);
+        made.push((call.outputs[0], call.outputs[0]));
     }
     added.into(function);
-    made
+    (made, left)
 }
 
 /// The call that makes numbers of a weight's integers, and the numbers.

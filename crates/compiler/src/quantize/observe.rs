@@ -52,6 +52,12 @@ pub struct Histogram {
     high: f32,
 }
 
+/// Whether a number is infinite, or stands for infinity in a mask as the largest of half precision does. No grid has
+/// both such a number and others.
+pub fn is_endless(number: f32) -> bool {
+    number.abs() >= 65504.0
+}
+
 impl Default for Histogram {
     fn default() -> Self {
         Self { reach: 0.0, counts: vec![0; INTERVALS], low: 0.0, high: 0.0 }

@@ -7,6 +7,9 @@
 //!
 //! Limits right after a convolution, a linear layer, a sum or a product become part of that node, so only what comes out
 //! of the limits has a grid.
+//!
+//! Scores stay numbers: a sum that leads to nothing but a softmax mostly adds a mask, and on one grid with the mask all
+//! scores would be the same. So do values that calibration saw to be infinite, or as good as that.
 
 use super::weights;
 use crate::ir::{Arg, Call, Constants, Function, Origin, Output, ValueId};
@@ -66,6 +69,30 @@ const ROWS: &[Row] = &[
 /// Limits that become part of the node before them.
 const LIMITS: &[&str] = &["aten::relu", "aten::relu6", "aten::hardtanh", "aten::clamp"];
 
+/// Softmax, and what scores pass through on their way to it.
+const SOFTMAX: &[&str] =
+    &["aten::softmax.int", "aten::_softmax", "aten::_safe_softmax", "aten::log_softmax.int", "aten::_log_softmax"];
+const PASSES: &[&str] = &[
+    "aten::add.Tensor",
+    "aten::add.Scalar",
+    "aten::sub.Tensor",
+    "aten::mul.Scalar",
+    "aten::div.Scalar",
+    "aten::where.self",
+    "aten::masked_fill.Scalar",
+    "aten::maximum",
+    "aten::clamp",
+    "aten::view",
+    "aten::permute",
+    "aten::expand",
+    "aten::clone",
+    "aten::_to_copy",
+    "aten::squeeze.dims",
+    "aten::unsqueeze",
+    "aten::slice.Tensor",
+    "aten::cat",
+];
+
 fn find(call: &Call) -> Option<&'static Row> {
     let name = call.operator()?;
     ROWS.iter().find(|row| row.operator == name)
@@ -100,26 +127,41 @@ pub(super) struct Plan {
     pub(super) observed: Vec<ValueId>,
     /// A value of the same grid; the one that stands for all is not in it.
     same: HashMap<ValueId, ValueId>,
+    /// Layers that stay numbers, by their place in the method's body, and why.
+    pub(super) left: Vec<(usize, &'static str)>,
 }
 
 impl Plan {
-    /// Looks at all calls of a method's body.
-    pub(super) fn of(function: &Function, constants: &Constants<'_>) -> Self {
+    /// Looks at all calls of a method's body. What is `endless` has no grid.
+    pub(super) fn of(function: &Function, constants: &Constants<'_>, endless: &HashSet<ValueId>) -> Self {
         let readers = Readers::of(function);
+        let scores = readers.scores(function);
         let (mut plan, mut taken) = (Self::default(), HashSet::new());
         for (place, call) in function.body.calls.iter().enumerate() {
             let Some(row) = find(call).filter(|_| !taken.contains(&place)) else { continue };
-            let Some(operands) = operands(function, call, row) else { continue };
+            let weighs = row.starts == Starts::Weights;
+            let Some(operands) = operands(function, call, row) else {
+                plan.leave(place, weighs, "its input is no float32 tensor that a run computes");
+                continue;
+            };
             let starts = match row.starts {
-                Starts::Itself => true,
+                Starts::Itself => !call.outputs.iter().any(|value| scores.contains(value)),
                 Starts::Weights => has_weights(function, constants, call),
                 Starts::Later => operands.iter().any(|value| plan.made.contains(value)),
             };
-            if starts && fits(function, call) {
-                let last = readers.limits_after(function, place).filter(|_| row.result == Result::Own);
+            let last = readers.limits_after(function, place).filter(|_| row.result == Result::Own);
+            let ends = function.body.calls[last.unwrap_or(place)].outputs.iter();
+            if operands.iter().chain(ends).any(|value| endless.contains(value)) {
+                plan.leave(place, weighs, "its values are infinite, or nearly so");
+            } else if starts && fits(function, call) {
                 taken.extend(last);
-                let last = last.unwrap_or(place);
-                plan.add(function, Node { call: place, last, operands, weighs: row.starts == Starts::Weights }, row);
+                plan.add(function, Node { call: place, last: last.unwrap_or(place), operands, weighs }, row);
+            } else {
+                plan.leave(
+                    place,
+                    weighs,
+                    "its weights are computed, or have more than two dimensions besides the channels",
+                );
             }
         }
         plan
@@ -140,6 +182,11 @@ impl Plan {
         }
         self.made.insert(result);
         self.nodes.push(node);
+    }
+
+    /// Notes a layer that stays as it is.
+    fn leave(&mut self, place: usize, weighs: bool, reason: &'static str) {
+        self.left.extend(weighs.then_some((place, reason)));
     }
 
     fn join(&mut self, a: ValueId, b: ValueId) {
@@ -186,6 +233,27 @@ impl Readers {
         readers.elsewhere.extend(given);
         readers.elsewhere.extend(function.updates.iter().map(|(_, value)| *value));
         readers
+    }
+
+    /// What leads to nothing but softmax, through sums and what only moves elements.
+    fn scores(&self, function: &Function) -> HashSet<ValueId> {
+        let mut scores = HashSet::new();
+        for call in function.body.calls.iter().rev() {
+            for value in call.outputs.iter().filter(|value| !self.elsewhere.contains(value)) {
+                let readers = self.by_value.get(value).map_or(&[][..], Vec::as_slice);
+                let reader = |place: &usize| &function.body.calls[*place];
+                let name = |place: &usize| reader(place).operator().unwrap_or("");
+                let made = |place: &usize, wanted: &dyn Fn(&ValueId) -> bool| reader(place).outputs.iter().all(wanted);
+                let compares = |own: &ValueId| function.tensor(*own).is_some_and(|ty| ty.dtype == ScalarType::Bool);
+                let softens = |place: &usize| SOFTMAX.contains(&name(place));
+                let leads = |place: &usize| PASSES.contains(&name(place)) && made(place, &|own| scores.contains(own));
+                let only = |place: &usize| softens(place) || leads(place) || made(place, &compares);
+                if readers.iter().all(only) && readers.iter().any(|place| softens(place) || leads(place)) {
+                    scores.insert(*value);
+                }
+            }
+        }
+        scores
     }
 
     /// The limits that alone read the result of a call.

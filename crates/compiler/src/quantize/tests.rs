@@ -66,7 +66,8 @@ fn two_convolutions_by_hand() {
     let (mut function, mut constants) = two_layers();
     // x = (-1, 3): relu(2x + 1) = (0, 7), relu(-x / 2) = (0.5, 0); c = b0 + b1 / 4 = (0.125, 7).
     let seen = vec![vec![-1.0, 3.0], vec![0.0, 7.0, 0.5, 0.0], vec![0.125, 7.0]];
-    let made = fixed(&mut function, &mut constants, &ByHand(vec![seen])).unwrap();
+    let (made, left) = fixed(&mut function, &mut constants, &ByHand(vec![seen])).unwrap();
+    assert_eq!(left, []);
     assert_eq!(made.len(), 2);
     let (there, back) = ("quantize_per_tensor", "dequantize_per_tensor");
     let weight = "dequantize_per_channel";
@@ -94,6 +95,35 @@ fn two_convolutions_by_hand() {
     assert_eq!(known(&calls[7], "input"), [127, 32]);
     assert_eq!(known(&calls[7], "scales"), weights::bytes(&[1.0 / 127.0]));
     assert_eq!(function.outputs, [Output::Value(made[1].1)]);
+}
+
+#[test]
+fn what_is_infinite_stays_as_it_is() {
+    let (mut function, mut constants) = two_layers();
+    let seen = vec![vec![f32::NEG_INFINITY, 3.0], vec![0.0, 7.0, 0.5, 0.0], vec![0.125, 7.0]];
+    let (made, left) = fixed(&mut function, &mut constants, &ByHand(vec![seen])).unwrap();
+    assert_eq!((made, left.len()), (vec![], 2));
+    assert_eq!(names(&function), ["convolution", "relu", "convolution"]);
+}
+
+/// A sum of scores and a mask that leads to a softmax, and one that does not.
+#[test]
+fn scores_stay_as_they_are() {
+    let (mut function, constants) = (Function::default(), Constants::default());
+    let rows = || Kind::Tensor(TensorType::fixed(ScalarType::Float, &[3, 4]));
+    let [x, mask] = ["x", "mask"].map(|name| function.value(rows(), Origin::Input, name));
+    let values = ["scores", "viewed", "chances", "sum"].map(|name| function.value(rows(), Origin::Call, name));
+    let [scores, viewed, chances, sum] = values;
+    let add = |output| Call::new("aten::add.Tensor", [("self", x.into()), ("other", mask.into())], vec![output]);
+    function.body.calls = vec![
+        add(scores),
+        Call::new("aten::view", [("self", scores.into())], vec![viewed]),
+        Call::new("aten::_softmax", [("self", viewed.into()), ("dim", 1.into())], vec![chances]),
+        add(sum),
+    ];
+    (function.inputs, function.outputs) = (vec![], vec![Output::Value(chances), Output::Value(sum)]);
+    let plan = Plan::of(&function, &constants, &HashSet::new());
+    assert_eq!(plan.nodes.iter().map(|node| node.call).collect::<Vec<_>>(), [3]);
 }
 
 #[test]
