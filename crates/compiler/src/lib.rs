@@ -122,6 +122,7 @@ pub fn delegate(archive: &Archive<'_>, options: &Options) -> Result<ir::Delegate
     let rule = |name: &str| if partitioner.keeps(name) { None } else { lower::rule(name) };
     lower::rewrite(function, &mut program.constants, &rule)?;
     tidy(function, &mut program.constants, options)?;
+    partitioner.arrange(function);
     for (call, choice) in function.body.calls.iter().zip(partitioner.select(function, &program.constants)) {
         if let partition::Choice::Refuse(reason) = choice {
             return Err(Error::unsupported(reason).at(call.operator().unwrap_or("a branch"), ""));

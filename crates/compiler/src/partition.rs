@@ -50,6 +50,9 @@ pub trait Partitioner {
     /// Whether an operator must not be rewritten by rules before this partitioner has seen it.
     fn keeps(&self, operator: &str) -> bool;
 
+    /// Brings a method into the form that `select` wants, before each choice. What it adds must mean the same.
+    fn arrange(&self, _function: &mut Function) {}
+
     /// A choice for each call of the method's body, in order.
     fn select(&self, function: &Function, constants: &Constants<'_>) -> Vec<Choice>;
 
@@ -102,6 +105,7 @@ pub fn partition(
             let rule = |name: &str| if kept(name) { None } else { lower::rule(name) };
             lower::rewrite(&mut functions[index], constants, &rule)?;
             prepare(&mut functions[index], constants)?;
+            partitioner.arrange(&mut functions[index]);
             delegate(program, index, &**partitioner, &mut report)?;
         }
     }

@@ -9,6 +9,7 @@
 //! | `builder` | values, forms of images, constants |
 //! | `scope` | who makes and reads what; known values |
 //! | `quantization` | patterns of integers |
+//! | `separate` | which calls conversions belong to |
 //! | `rows` | operators |
 //!
 //! Activations and batch normalisation after a node become part of it where nothing else reads what lies between.
@@ -17,6 +18,7 @@ mod builder;
 mod quantization;
 mod rows;
 mod scope;
+mod separate;
 mod tensor;
 
 use crate::Error;
@@ -37,6 +39,10 @@ impl Partitioner for Xnnpack {
 
     fn keeps(&self, operator: &str) -> bool {
         rows::find(operator).is_some() || quantization::is_dequantize(operator)
+    }
+
+    fn arrange(&self, function: &mut Function) {
+        separate::separate(function);
     }
 
     fn select(&self, function: &Function, constants: &Constants<'_>) -> Vec<Choice> {

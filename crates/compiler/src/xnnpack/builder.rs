@@ -48,6 +48,8 @@ pub(super) struct Builder<'p> {
     /// Entries of the graph's constants by their keys.
     constants: HashMap<String, u32>,
     forms: HashMap<(ValueId, Layout), u32>,
+    /// What was converted: a value, its form, and the dimensions of a row; 0 where integers became numbers.
+    conversions: HashMap<(ValueId, Layout, i32), u32>,
     inputs: HashMap<ValueId, u32>,
     outputs: HashMap<ValueId, u32>,
     /// Results that the node of another call writes already.
@@ -78,6 +80,7 @@ impl<'p> Builder<'p> {
             data: Vec::new(),
             constants: HashMap::new(),
             forms: HashMap::new(),
+            conversions: HashMap::new(),
             inputs: HashMap::new(),
             outputs: HashMap::new(),
             done: HashSet::new(),
@@ -149,10 +152,15 @@ impl<'p> Builder<'p> {
             return self.turned(value, id, layout);
         }
         if let Some(integers) = self.integers(value).filter(|_| !self.inputs.contains_key(&value)) {
-            let input_id = self.operand(integers, layout)?;
-            let output_id = self.define(value, layout)?;
-            self.node(Operation::Convert(Unary { input_id, output_id, flags: 0 }), None);
-            return Ok(output_id);
+            if let Some(&id) = self.conversions.get(&(integers, layout, 0)) {
+                self.alias(value, layout, id)?;
+            } else {
+                let input_id = self.operand(integers, layout)?;
+                let output_id = self.define(value, layout)?;
+                self.node(Operation::Convert(Unary { input_id, output_id, flags: 0 }), None);
+                self.conversions.insert((integers, layout, 0), output_id);
+            }
+            return Ok(self.forms[&(value, layout)]);
         }
         let id = match self.inputs.get(&value) {
             Some(&id) => id,
@@ -291,11 +299,18 @@ impl<'p> Builder<'p> {
         Ok(self.graph.value(dtype, dims, Storage::Internal, quantization))
     }
 
-    /// A value between nodes that is converted when the program runs, with a scale for each row of `row` dimensions.
-    pub(super) fn rows(&mut self, like: ValueId, layout: Layout, row: i32) -> Result<u32, String> {
-        let dims = self.dims(like, layout)?;
+    /// A value converted to integers when the program runs, with a scale for each row of `row` dimensions.
+    pub(super) fn rows(&mut self, value: ValueId, layout: Layout, row: i32) -> Result<u32, String> {
+        if let Some(&id) = self.conversions.get(&(value, layout, row)) {
+            return Ok(id);
+        }
+        let input_id = self.operand(value, layout)?;
+        let dims = self.dims(value, layout)?;
         let quantization = Quantization::PerToken { num_nonbatch_dims: row };
-        Ok(self.graph.value(Datatype::QDInt8, &dims, Storage::Internal, quantization))
+        let output_id = self.graph.value(Datatype::QDInt8, &dims, Storage::Internal, quantization);
+        self.node(Operation::Convert(Unary { input_id, output_id, flags: 0 }), None);
+        self.conversions.insert((value, layout, row), output_id);
+        Ok(output_id)
     }
 
     fn value(&mut self, value: ValueId, layout: Layout, storage: Storage) -> Result<u32, String> {

@@ -59,6 +59,11 @@ pub(super) fn is_dynamic_step(call: &Call) -> bool {
         .is_some_and(|name| [CHOOSE, QUANTIZE_DYNAMIC, DEQUANTIZE_DYNAMIC].iter().any(|names| names.contains(&name)))
 }
 
+/// Whether a call makes numbers of integers with one scale, or with scales found when the program runs.
+pub(super) fn makes_numbers(call: &Call) -> bool {
+    call.operator().is_some_and(|name| name == DEQUANTIZE || DEQUANTIZE_DYNAMIC.contains(&name))
+}
+
 /// Whether a call dequantises integers of four bits.
 pub(super) fn has_four_bits(call: &Call) -> bool {
     Arguments(call).int("quant_min", -128) == Ok(-8) && Arguments(call).int("quant_max", 127) == Ok(7)

@@ -6,7 +6,7 @@ use super::super::quantization::{self, Grid};
 use super::super::scope::Scope;
 use super::super::tensor::Tensor;
 use super::maps::norm_factors;
-use super::quantized::{dynamic_input, integer_bias, integer_weight, rows_of};
+use super::quantized::{dynamic_input, integer_bias, integer_weight};
 use super::{Integers, Joins, Row, both, row, tail};
 use crate::ir::{Call, ValueId};
 use sconce_format::ScalarType;
@@ -159,7 +159,7 @@ fn convolution(b: &mut Builder<'_>, call: &Call) -> Result<(), String> {
     let result = tail(b, call, if dynamic.is_some() { Joins::Limits } else { Joins::Norm });
     let shape = |tensor| window.filter(tensor);
     let [input1_id, filter_id, bias_id] = if let Some(dynamic) = dynamic {
-        let input = rows_of(b, call, dynamic, Layout::Channels, 3)?;
+        let input = b.rows(dynamic, Layout::Channels, 3)?;
         let filter = integer_weight(b, call, shape, window.channel_dim())?;
         [input, filter, shifted_bias(b, bias, None, ScalarType::Float)?]
     } else if b.quantized {
@@ -244,7 +244,7 @@ fn linear(b: &mut Builder<'_>, call: &Call, input: &str, weight: Weight, bias: O
     let result = tail(b, call, Joins::Limits);
     let dtype = b.scope.ty(weight.value)?.dtype;
     let (input1_id, filter_id, bias_id) = if let Some(dynamic) = dynamic {
-        let input = rows_of(b, call, dynamic, Layout::Plain, 1)?;
+        let input = b.rows(dynamic, Layout::Plain, 1)?;
         let filter = integer_weight(b, call, |tensor| tensor, 0)?;
         (input, filter, shifted_bias(b, bias, None, ScalarType::Float)?)
     } else if b.quantized {

@@ -99,25 +99,6 @@ pub(super) fn dynamic_input(scope: &Scope<'_>, call: &Call) -> Option<ValueId> {
     (fits && scope.is_known(arguments.optional("weight")?)).then_some(source)
 }
 
-/// What a call reads, converted with a scale for each row of `row` dimensions.
-pub(super) fn rows_of(
-    b: &mut Builder<'_>,
-    call: &Call,
-    from: ValueId,
-    layout: Layout,
-    row: i32,
-) -> Result<u32, String> {
-    let value = Arguments(call).tensor("input")?;
-    if b.has(value, layout) {
-        return b.operand(value, layout);
-    }
-    let input_id = b.operand(from, layout)?;
-    let output_id = b.rows(from, layout, row)?;
-    b.node(Operation::Convert(Unary { input_id, output_id, flags: 0 }), None);
-    b.alias(value, layout, output_id)?;
-    Ok(output_id)
-}
-
 /// The integers that a call's weight is made of, as `shape` lays them, output channels in dimension `channel_dim`.
 pub(super) fn integer_weight<'p>(
     b: &mut Builder<'p>,
