@@ -56,7 +56,7 @@ pub(crate) struct Compile {
 impl Compile {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<ExitCode, Failure> {
         let output = self.output.clone().unwrap_or_else(|| self.model.with_extension("pte"));
-        let compiled = self.compile()?;
+        let (compiled, twin) = self.compile()?;
         write(&output, &compiled.program)?;
         if let (Some(path), Some(data)) = (&self.external_weights, &compiled.data) {
             write(path, data)?;
@@ -80,10 +80,11 @@ impl Compile {
         if let Some(quantized) = &compiled.quantized {
             self.quantization.print(quantized, out)?;
         }
-        if self.check { self.compare(&compiled, out) } else { Ok(ExitCode::SUCCESS) }
+        twin.map_or(Ok(ExitCode::SUCCESS), |twin| self.compare(&compiled, &twin, out))
     }
 
-    fn compile(&self) -> Result<Compiled, Failure> {
+    /// The program, and its twin without backends to compare it with.
+    fn compile(&self) -> Result<(Compiled, Option<Compiled>), Failure> {
         let file = open(&self.model)?;
         let archive = archive(&self.model, file.bytes())?;
         let names = self.backend.iter().map(String::as_str);
@@ -98,7 +99,12 @@ impl Compile {
             options.planner = Box::new(Tiers { limits: self.arena.clone() });
         }
         options.quantization = self.quantization.quantization(&archive)?;
-        sconce::compile::compile(&archive, &options).map_err(|error| failed(&self.model, error))
+        let compile =
+            |options: &_| sconce::compile::compile(&archive, options).map_err(|error| failed(&self.model, error));
+        let compiled = compile(&options)?;
+        (options.partitioners, options.emit) = (Vec::new(), emit::Options::default());
+        let twin = self.check.then(|| compile(&options)).transpose()?;
+        Ok((compiled, twin))
     }
 
     /// The weights that stay in a file.
@@ -116,8 +122,8 @@ impl Compile {
         Ok(Some(weights))
     }
 
-    /// Runs the program and its plain twin on the inputs of the export.
-    fn compare(&self, compiled: &Compiled, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+    /// Runs the program and its twin, operator by operator, on the inputs of the export.
+    fn compare(&self, compiled: &Compiled, twin: &Compiled, out: &mut dyn Write) -> Result<ExitCode, Failure> {
         let file = open(&self.model)?;
         let archive = archive(&self.model, file.bytes())?;
         let Some(inputs) = calibration::samples(&archive) else {
@@ -131,7 +137,7 @@ impl Compile {
             Ok(session.run(&golden::borrow(&bound))?.iter().filter_map(golden::as_array).collect::<Vec<_>>())
         };
         let found = outputs(data.load(&compiled.program)?)?;
-        let plain = outputs(Options::new().plan(false).load(&compile(&self.model, &[])?)?)?;
+        let plain = outputs(Options::new().plan(false).load(&twin.program)?)?;
         let quantized = compiled.quantized.is_some();
         let tolerances = Tolerances { relative: quantized.then_some(4e-2), absolute: quantized.then_some(1e-1) };
         let mut failed = found.len() != plain.len();
