@@ -198,6 +198,21 @@ class Held(torch.nn.Module):
         return self.held[0] * 2
 
 
+class InPlace(torch.nn.Module):
+    """Operators that write into their argument, or give it other sizes."""
+
+    def forward(self, x):
+        y = x.clone()
+        y.floor_divide_(2).pow_(2).add_(x).pow_(x).ldexp_(torch.ones(4))
+        turned = x.clone().t_().mul_(2)
+        turned.unsqueeze_(0).add_(1)
+        joined = x.clone()
+        row = joined[0]
+        joined.swapaxes_(0, 1)
+        joined[1] = 5
+        return y, turned.squeeze_(0) + 1, joined * 2, row + 0
+
+
 def cases():
     places = [(normal(1, 1, 4), torch.tensor([place])) for place in (2, 3, 0)]
     yield "state_cache", Case(Cache(), places, core=True)
@@ -224,6 +239,7 @@ def cases():
     yield "returned", Case(Returned(), [(normal(2), normal(2))])
     image = normal(1, 3, 6, 6).to(memory_format=torch.channels_last)
     yield "channels_last", Case(ChannelsLast().to(memory_format=torch.channels_last), [(image,)])
+    yield "in_place", Case(InPlace(), [(torch.rand(3, 4) + 1,)])
     yield "held", Case(Held(), [(normal(3),) for _ in range(3)])
 
 

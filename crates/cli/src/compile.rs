@@ -126,15 +126,21 @@ impl Compile {
     fn compare(&self, compiled: &Compiled, twin: &Compiled, out: &mut dyn Write) -> Result<ExitCode, Failure> {
         let file = open(&self.model)?;
         let archive = archive(&self.model, file.bytes())?;
-        let Some(inputs) = calibration::samples(&archive) else {
-            return Err(Failure::new("the export does not tell its inputs, or has several models")
-                .hint("use `sconce check` with golden files"));
+        let inputs: Option<Vec<_>> =
+            archive.models.iter().map(|own| Some((own.method(), calibration::samples(own)?))).collect();
+        let Some(inputs) = inputs else {
+            let hint = "use `sconce check` with golden files";
+            return Err(Failure::new("the export does not tell its inputs").hint(hint));
         };
         let data = self.external_weights.iter().chain(&self.weights).fold(Options::new(), Options::data);
-        let outputs = |module: Module| -> Result<_, Failure> {
-            let mut session = module.session()?;
-            let bound = golden::bind(session.view(), inputs.clone()).map_err(Failure::new)?;
-            Ok(session.run(&golden::borrow(&bound))?.iter().filter_map(golden::as_array).collect::<Vec<_>>())
+        let outputs = |module: Module| -> Result<Vec<_>, Failure> {
+            let mut outputs = Vec::new();
+            for (method, inputs) in &inputs {
+                let mut session = module.method_session(method)?;
+                let bound = golden::bind(session.view(), inputs.clone()).map_err(Failure::new)?;
+                outputs.extend(session.run(&golden::borrow(&bound))?.iter().filter_map(golden::as_array));
+            }
+            Ok(outputs)
         };
         let found = outputs(data.load(&compiled.program)?)?;
         let plain = outputs(Options::new().plan(false).load(&twin.program)?)?;

@@ -25,12 +25,11 @@ const UNBOUNDED: i64 = i64::MAX;
 const MOST_DIMENSIONS: usize = 64;
 const MOST_ELEMENTS: i64 = i64::MAX >> 8;
 
-/// Reads all models of an archive; each becomes a method. A model without a name of its own is `forward`.
+/// Reads all models of an archive; each becomes a method.
 pub fn import<'a>(archive: &Archive<'a>) -> Result<Program<'a>, Error> {
     let mut program = Program::default();
     for model in &archive.models {
-        let name = if model.name == "model" { "forward" } else { &model.name };
-        let function = Importer::new(name, model).run(&mut program)?;
+        let function = Importer::new(model).run(&mut program)?;
         program.functions.push(function);
     }
     program.functions.sort_by(|a, b| a.name.cmp(&b.name));
@@ -59,8 +58,8 @@ struct Importer<'m, 'a> {
 }
 
 impl<'m, 'a> Importer<'m, 'a> {
-    fn new(name: &str, model: &'m Model<'a>) -> Self {
-        let function = Function { name: name.to_owned(), ..Function::default() };
+    fn new(model: &'m Model<'a>) -> Self {
+        let function = Function { name: model.method().to_owned(), ..Function::default() };
         Self { model, function, aliases: Aliases::default(), constants: HashMap::new(), handles: 0 }
     }
 

@@ -94,15 +94,21 @@ pub fn keeps(operator: &str) -> bool {
 /// Quantises all methods of a program, which are lowered except for what [`keeps`] names.
 pub fn quantize(program: &mut Program<'_>, quantization: &Quantization) -> Result<Report, Error> {
     let Program { functions, constants, .. } = program;
-    let calibrator = quantization.calibrator.as_deref().filter(|_| functions.len() == 1);
     let mut report = Report::default();
     for function in functions {
+        let calibrator = quantization.calibrator.as_deref().filter(|own| own.knows(&function.name));
         report.bytes[0] += constant_bytes(function, constants);
         let exact = function.clone();
         let (made, left) = match (quantization.scheme, calibrator) {
             (Scheme::Int8, Some(calibrator)) => fixed(function, constants, calibrator)?,
+            (Scheme::Int8, None) if Plan::of(function, constants, &HashSet::new()).nodes.is_empty() => {
+                Outcome::default()
+            }
             (Scheme::Int8, None) => {
-                return Err(Error::unsupported("int8 without calibration inputs, or with several methods,"));
+                let name = &function.name;
+                return Err(Error::unsupported(format!(
+                    "int8 of the method {name:?} without inputs to calibrate it with"
+                )));
             }
             (scheme, _) => dynamic::insert(function, constants, scheme),
         };

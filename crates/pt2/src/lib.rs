@@ -44,7 +44,7 @@ pub struct Archive<'a> {
 /// One exported program.
 #[derive(Clone, Debug)]
 pub struct Model<'a> {
-    /// Its name in the archive; `model` unless it was given another.
+    /// Its name in the archive; `model` unless it was given another. As a method that is called `forward`.
     pub name: String,
     /// The graph and what its inputs and outputs stand for.
     pub program: ExportedProgram,
@@ -56,6 +56,11 @@ pub struct Model<'a> {
 }
 
 impl<'a> Model<'a> {
+    /// The method that it is in a program.
+    pub fn method(&self) -> &str {
+        if self.name == "model" { "forward" } else { &self.name }
+    }
+
     /// A parameter, buffer or constant by its name in the module.
     pub fn tensor(&self, name: &str) -> Option<&Tensor<'a>> {
         self.tensors.get(name)

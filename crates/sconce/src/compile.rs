@@ -15,11 +15,12 @@ use crate::module::open;
 use crate::{Input, Module, Tensor, Value};
 use quantize::{Calibrator, Quantization, Scheme};
 use sconce_pt2::Sample;
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
 pub use sconce_compiler::*;
-pub use sconce_pt2::Archive;
+pub use sconce_pt2::{Archive, Model};
 
 /// An exported file in memory. It is mapped, so that weights are read when they are written: the file must not change
 /// while this lives.
@@ -121,15 +122,14 @@ pub fn scheme(name: &str) -> Option<Scheme> {
     }
 }
 
-/// Quantisation that is calibrated with the inputs of the export, if the archive tells them and has one model.
+/// Quantisation that is calibrated with the inputs of the export, where the archive tells them.
 pub fn quantization(scheme: Scheme, archive: &Archive<'_>) -> Quantization {
-    let calibrator = samples(archive).map(|samples| Box::new(Samples(samples)) as Box<dyn Calibrator>);
-    Quantization { scheme, calibrator }
+    let samples = archive.models.iter().filter_map(|model| Some((model.method().to_owned(), samples(model)?)));
+    Quantization { scheme, calibrator: Some(Box::new(Samples(samples.collect()))) }
 }
 
-/// The inputs that a program was exported with, if the archive tells them and has one model.
-pub fn samples(archive: &Archive<'_>) -> Option<Vec<Value>> {
-    let [model] = &archive.models[..] else { return None };
+/// The inputs that a model was exported with, if the archive tells them.
+pub fn samples(model: &Model<'_>) -> Option<Vec<Value>> {
     let value = |sample: &Sample<'_>| match sample {
         Sample::Tensor(tensor) => {
             let sizes = tensor.sizes.iter().map(|&size| usize::try_from(size).ok()).collect::<Option<Vec<_>>>()?;
@@ -144,14 +144,18 @@ pub fn samples(archive: &Archive<'_>) -> Option<Vec<Value>> {
     model.samples.as_ref()?.iter().map(value).collect()
 }
 
-/// The inputs of an export, to calibrate with.
+/// The inputs of exports by method, to calibrate with.
 #[derive(Clone, Debug)]
-struct Samples(Vec<Value>);
+struct Samples(HashMap<String, Vec<Value>>);
 
 impl Calibrator for Samples {
-    fn run(&self, program: &[u8], each: &mut dyn FnMut(&[Vec<u8>])) -> Result<(), String> {
+    fn knows(&self, method: &str) -> bool {
+        self.0.contains_key(method)
+    }
+
+    fn run(&self, method: &str, program: &[u8], each: &mut dyn FnMut(&[Vec<u8>])) -> Result<(), String> {
         let module = crate::Options::new().plan(false).load(program).map_err(|error| error.to_string())?;
-        let inputs: Vec<Input<'_>> = self.0.iter().map(Input::from).collect();
+        let inputs: Vec<Input<'_>> = self.0.get(method).into_iter().flatten().map(Input::from).collect();
         let outputs = module.forward(&inputs).map_err(|error| error.to_string())?;
         let bytes = |output: &Value| match output {
             Value::Tensor(tensor) => Ok(tensor.bytes().to_vec()),

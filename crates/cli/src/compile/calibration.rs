@@ -1,56 +1,80 @@
 //! Inputs that show what values a program works on.
 //!
 //! A file is one call, `in0, in1, ...` as in golden files, or many: then each array has one dimension more than the input,
-//! in front, and its indices are calls. Without files, the inputs that the program was exported with are all there is.
+//! in front, and its indices are calls. A file is for all methods, or for the one in `METHOD=FILE`. Without files, the
+//! inputs that the program was exported with are all there is.
 use crate::failure::Failure;
 use crate::golden;
-use sconce::compile::Archive;
 use sconce::compile::quantize::Calibrator;
+use sconce::compile::{Archive, Model};
 use sconce::core::{Method, ValueInfo};
 use sconce::{Options, Tensor};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The arrays of one file, by number.
 type Arrays = BTreeMap<usize, Tensor>;
 
 /// Inputs from files, or from the archive.
 pub(super) struct Calibration {
-    files: Vec<Arrays>,
+    /// With the method that they are for, if it is only one.
+    files: Vec<(Option<String>, Arrays)>,
 }
 
 impl Calibration {
     /// Reads files.
-    pub(super) fn read(paths: &[PathBuf]) -> Result<Self, Failure> {
-        let files = paths.iter().map(|path| match golden::read(path) {
-            Ok(golden) if golden.inputs.is_empty() => {
-                Err(Failure::new(format!("{}: there is no array in0, only {:?}", path.display(), golden.keys)))
+    pub(super) fn read(archive: &Archive<'_>, paths: &[PathBuf]) -> Result<Self, Failure> {
+        let files = paths.iter().map(|path| {
+            let (method, path) = of_method(archive, path);
+            match golden::read(&path) {
+                Ok(golden) if golden.inputs.is_empty() => {
+                    Err(Failure::new(format!("{}: there is no array in0, only {:?}", path.display(), golden.keys)))
+                }
+                Ok(golden) => Ok((method, golden.inputs)),
+                Err(error) => Err(Failure::new(error)),
             }
-            Ok(golden) => Ok(golden.inputs),
-            Err(error) => Err(Failure::new(error)),
         });
         Ok(Self { files: files.collect::<Result<_, _>>()? })
     }
 
-    /// The inputs of the export, if the archive has them and one model.
-    pub(super) fn of_export(archive: &Archive<'_>) -> Option<Self> {
-        Some(Self { files: vec![samples(archive)?] })
+    /// The inputs of the export.
+    pub(super) fn of_export(archive: &Archive<'_>) -> Self {
+        let model = |model: &Model<'_>| Some((Some(model.method().to_owned()), samples(model)?));
+        Self { files: archive.models.iter().filter_map(model).collect() }
+    }
+
+    fn of<'a>(&'a self, method: &'a str) -> impl Iterator<Item = &'a Arrays> {
+        let own = move |only: &Option<String>| only.as_deref().is_none_or(|only| only == method);
+        self.files.iter().filter(move |(only, _)| own(only)).map(|(_, arrays)| arrays)
     }
 }
 
-/// The inputs of the export, by number, if the archive has them and one model.
-pub(super) fn samples(archive: &Archive<'_>) -> Option<Arrays> {
-    let values = sconce::compile::samples(archive)?;
+/// The method before a `=`, if the archive has one of that name, and the path.
+fn of_method(archive: &Archive<'_>, path: &Path) -> (Option<String>, PathBuf) {
+    let parts = path.to_str().and_then(|text| text.split_once('='));
+    match parts.filter(|(method, _)| archive.models.iter().any(|model| model.method() == *method)) {
+        Some((method, path)) => (Some(method.to_owned()), path.into()),
+        None => (None, path.to_owned()),
+    }
+}
+
+/// The inputs that a model was exported with, by number, if the archive has them.
+pub(super) fn samples(model: &Model<'_>) -> Option<Arrays> {
+    let values = sconce::compile::samples(model)?;
     let arrays = values.iter().enumerate().map(|(number, value)| Some((number, golden::as_array(value)?)));
     Some(arrays.flatten().collect())
 }
 
 impl Calibrator for Calibration {
-    fn run(&self, program: &[u8], each: &mut dyn FnMut(&[Vec<u8>])) -> Result<(), String> {
+    fn knows(&self, method: &str) -> bool {
+        self.of(method).next().is_some()
+    }
+
+    fn run(&self, method: &str, program: &[u8], each: &mut dyn FnMut(&[Vec<u8>])) -> Result<(), String> {
         // Every value is wanted, so that nothing is gained by doing several calls at once.
         let module = Options::new().plan(false).load(program).map_err(|error| error.to_string())?;
         let mut session = module.session().map_err(|error| error.to_string())?;
-        for arrays in &self.files {
+        for arrays in self.of(method) {
             for call in 0..calls(session.view(), arrays)?.unwrap_or(1) {
                 let given = match calls(session.view(), arrays)? {
                     Some(_) => arrays.iter().map(|(number, array)| Ok((*number, slice(array, call)?))).collect(),

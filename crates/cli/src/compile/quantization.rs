@@ -3,7 +3,7 @@ use super::calibration::Calibration;
 use crate::failure::Failure;
 use sconce::compile::Archive;
 use sconce::compile::ggml::Blocks;
-use sconce::compile::quantize::{Calibrator, Layer, Quantization, Report, Scheme};
+use sconce::compile::quantize::{Layer, Quantization, Report, Scheme};
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub(super) struct Arguments {
     #[arg(long, value_enum, value_name = "SCHEME")]
     quantize: Option<Integers>,
     /// Inputs like those that the program will see, for --quantize: in0, in1, ... of one call, or of many if each array
-    /// has one dimension more in front [default: the inputs of the export]
+    /// has one dimension more in front; for one of several methods METHOD=INPUTS.npz [default: the inputs of the export]
     #[arg(long, value_name = "INPUTS.npz", num_args = 1.., requires = "quantize")]
     calibrate: Vec<PathBuf>,
     /// Neighbours in a row of a weight that share a scale, for int4
@@ -84,24 +84,14 @@ impl Arguments {
             Some(Integers::Int4) => Scheme::Int4 { group_size: self.group_size },
         };
         let calibration = if self.calibrate.is_empty() {
-            let found = Calibration::of_export(archive);
             if scheme == Scheme::Int8 {
-                match found {
-                    Some(_) => eprintln!(
-                        "warning: calibrated with the inputs of the export only; pass real ones with --calibrate"
-                    ),
-                    None => {
-                        let hint = "pass inputs with --calibrate";
-                        return Err(Failure::usage("the export does not tell its inputs, or has several").hint(hint));
-                    }
-                }
+                eprintln!("warning: calibrated with the inputs of the export only; pass real ones with --calibrate");
             }
-            found
+            Calibration::of_export(archive)
         } else {
-            Some(Calibration::read(&self.calibrate)?)
+            Calibration::read(archive, &self.calibrate)?
         };
-        let calibrator = calibration.map(|own| Box::new(own) as Box<dyn Calibrator>);
-        Ok(Some(Quantization { scheme, calibrator }))
+        Ok(Some(Quantization { scheme, calibrator: Some(Box::new(calibration)) }))
     }
 
     /// The blocks that weights for ggml become.

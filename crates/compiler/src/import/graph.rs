@@ -66,6 +66,18 @@ const VIEWS: &[&str] = &[
     "_reshape_alias",
 ];
 
+/// What operators that write into their argument are called, without the underscore, where the operator with a result of
+/// its own has another overload.
+const OTHER_OVERLOADS: &[(&str, &str)] = &[
+    ("aten::float_power.Scalar", "aten::float_power.Tensor_Scalar"),
+    ("aten::float_power.Tensor", "aten::float_power.Tensor_Tensor"),
+    ("aten::floor_divide.Tensor", "aten::floor_divide"),
+    ("aten::ldexp", "aten::ldexp.Tensor"),
+    ("aten::pow.Scalar", "aten::pow.Tensor_Scalar"),
+    ("aten::pow.Tensor", "aten::pow.Tensor_Tensor"),
+    ("aten::transpose", "aten::transpose.int"),
+];
+
 /// Operators that only check something, or say something to torch itself.
 const WITHOUT_EFFECT: &[&str] = &[
     "_assert_async",
@@ -111,14 +123,18 @@ impl<'m> Importer<'m, '_> {
         for input in &node.inputs {
             args.push((Cow::Owned(input.name.clone()), self.arg(&input.arg, scope)?));
         }
+        let name = full(in_place.unwrap_or(base));
+        let other = OTHER_OVERLOADS.iter().find(|(own, _)| in_place.is_some() && *own == name);
         let call = Call {
-            target: Target::Operator(full(in_place.unwrap_or(base)).into()),
+            target: Target::Operator(other.map_or(name.into(), |(_, functional)| Cow::Borrowed(*functional))),
             args,
             blocks: Vec::new(),
             outputs: Vec::new(),
             source: None,
         };
         match in_place {
+            // A tensor that changes its own sizes is from then on known by the result's name.
+            Some(base) if VIEWS.contains(&base) => self.call(call, node, scope, true),
             Some(_) => self.write(call, node, scope),
             None => self.call(call, node, scope, VIEWS.contains(&base)),
         }

@@ -11,9 +11,12 @@ use sconce_format::ScalarType;
 
 /// Runs programs on calibration inputs.
 pub trait Calibrator {
-    /// Runs the method `forward` of a program (the bytes of a `.pte`) on each of the inputs, and passes what it gives
-    /// to `each`: the elements of every output, row by row.
-    fn run(&self, program: &[u8], each: &mut dyn FnMut(&[Vec<u8>])) -> Result<(), String>;
+    /// Whether there are inputs of this method.
+    fn knows(&self, method: &str) -> bool;
+
+    /// Runs the method `forward` of a program (the bytes of a `.pte`) on each of the inputs of the method that goes by
+    /// `method` in the export, and passes what it gives to `each`: the elements of every output, row by row.
+    fn run(&self, method: &str, program: &[u8], each: &mut dyn FnMut(&[Vec<u8>])) -> Result<(), String>;
 }
 
 /// Bytes of outputs that one copy of a program may have.
@@ -39,7 +42,7 @@ pub(super) fn observe(
         let mut shown = |outputs: &[Vec<u8>]| {
             outputs.iter().take(count).enumerate().for_each(|(place, bytes)| each(start + place, bytes));
         };
-        calibrator.run(&program, &mut shown).map_err(failed)?;
+        calibrator.run(&function.name, &program, &mut shown).map_err(failed)?;
         start += count;
     }
     Ok(())
@@ -66,7 +69,7 @@ pub(super) fn compare(
                 each(number * most + place, &pair[0], &pair[1]);
             }
         };
-        calibrator.run(&program, &mut shown).map_err(failed)?;
+        calibrator.run(&function.name, &program, &mut shown).map_err(failed)?;
     }
     Ok(())
 }

@@ -8,7 +8,11 @@ use sconce_format::ScalarType;
 struct ByHand(Vec<Vec<Vec<f32>>>);
 
 impl Calibrator for ByHand {
-    fn run(&self, _: &[u8], each: &mut dyn FnMut(&[Vec<u8>])) -> Result<(), String> {
+    fn knows(&self, _: &str) -> bool {
+        true
+    }
+
+    fn run(&self, _: &str, _: &[u8], each: &mut dyn FnMut(&[Vec<u8>])) -> Result<(), String> {
         for call in &self.0 {
             each(&call.iter().map(|numbers| weights::bytes(numbers)).collect::<Vec<_>>());
         }
@@ -131,7 +135,7 @@ fn fixed_grids_need_inputs() {
     let (function, constants) = two_layers();
     let mut program = Program { functions: vec![function], constants, ..Program::default() };
     let error = quantize(&mut program, &Quantization { scheme: Scheme::Int8, calibrator: None }).unwrap_err();
-    assert!(error.to_string().contains("calibration"), "{error}");
+    assert!(error.to_string().contains("inputs to calibrate"), "{error}");
 }
 
 /// A linear layer of 64 inputs and 2 outputs.
