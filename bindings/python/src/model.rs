@@ -3,9 +3,10 @@ use crate::array::Tensor;
 use crate::error;
 use crate::input::Given;
 use crate::meta;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
-use sconce::{Input, Options, Registry, Source, Value};
+use sconce::{Input, Options, Registry, Rounding, Source, Value};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -20,7 +21,7 @@ impl Module {
     #[new]
     #[pyo3(signature = (
         source, *, threads=None, data=Vec::new(), exact=false, copy=false, lazy=false, plan=true, packed=true,
-        memory_limit=None, instruction_limit=None, instructions=None
+        memory_limit=None, instruction_limit=None, instructions=None, rounding="xnnpack"
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
@@ -36,8 +37,18 @@ impl Module {
         memory_limit: Option<usize>,
         instruction_limit: Option<u64>,
         instructions: Option<String>,
+        rounding: &str,
     ) -> PyResult<Self> {
-        let mut options = Options::new().exact(exact).copy(copy).lazy(lazy).plan(plan).packed(packed);
+        let rounding = match rounding {
+            "xnnpack" => Rounding::Xnnpack,
+            "pytorch" => Rounding::PyTorch,
+            other => {
+                let sentence = format!("there is no rounding {other:?}; it is \"xnnpack\" or \"pytorch\"");
+                return Err(PyValueError::new_err(sentence));
+            }
+        };
+        let mut options =
+            Options::new().rounding(rounding).exact(exact).copy(copy).lazy(lazy).plan(plan).packed(packed);
         options = data.iter().fold(options, Options::data);
         options = threads.into_iter().fold(options, Options::threads);
         options = memory_limit.into_iter().fold(options, Options::memory_limit);

@@ -23,6 +23,9 @@ pub(crate) struct Loading {
     /// Leaves out Winograd's method, which rounds more than plain sums of products do and takes more memory
     #[arg(long)]
     pub(crate) exact: bool,
+    /// How sums, products and means of bytes are rounded in what was delegated to XNNPACK
+    #[arg(long, value_name = "LIKE", default_value = "xnnpack")]
+    pub(crate) rounding: Rounding,
     /// For an exported program (.pt2): a backend that it is compiled for; several choose in this order
     #[arg(long, value_name = "NAME")]
     pub(crate) backend: Vec<String>,
@@ -38,10 +41,24 @@ pub(crate) enum Engine {
     Reference,
 }
 
+/// Whose rounding.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Rounding {
+    /// That of the official runtime.
+    #[default]
+    Xnnpack,
+    /// That of the quantised program in Python.
+    Pytorch,
+}
+
 impl Loading {
     /// As options of the runtime.
     pub(crate) fn options(&self) -> Options {
-        let options = Options::new().plan(self.engine == Engine::Auto).exact(self.exact);
+        let options =
+            Options::new().plan(self.engine == Engine::Auto).exact(self.exact).rounding(match self.rounding {
+                Rounding::Xnnpack => sconce::Rounding::Xnnpack,
+                Rounding::Pytorch => sconce::Rounding::PyTorch,
+            });
         let options = self.data.iter().fold(options, Options::data);
         self.threads.map_or(options.clone(), |threads| options.threads(threads.get()))
     }

@@ -29,6 +29,6 @@ mod steps;
 mod twins;
 mod weights;
 
-pub use model::{Error, LITTLE, Model, Options, Session};
+pub use model::{Error, LITTLE, Model, Options, Rounding, Session};
 pub use plan::{Plan, StepView};
 pub use weights::PACKED;

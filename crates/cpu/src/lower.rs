@@ -1,5 +1,6 @@
 //! Which passes a graph goes through before it is planned.
 
+use crate::Rounding;
 use crate::quantize::{Product, border, element_wise, product};
 use crate::steps::MOST_AFTER;
 use sconce_format::ScalarType;
@@ -7,7 +8,7 @@ use sconce_graph::passes::Takes;
 use sconce_graph::{Constants, Element, Graph, Node, Op, Quantized, Scheme, ValueId, passes};
 
 /// Brings a graph into the form that the steps take; answers the new number of each value that is left.
-pub(crate) fn lower(graph: &mut Graph, constants: &dyn Constants) -> Vec<Option<ValueId>> {
+pub(crate) fn lower(graph: &mut Graph, rounding: Rounding, constants: &dyn Constants) -> Vec<Option<ValueId>> {
     passes::remove_dead(graph);
     passes::sink_transposes(graph);
     passes::simplify_transposes(graph);
@@ -16,7 +17,7 @@ pub(crate) fn lower(graph: &mut Graph, constants: &dyn Constants) -> Vec<Option<
     passes::fold_affine(graph, constants);
     // Limits of quantised products belong to them, whether or not the products are computed in bytes.
     passes::fuse_steps(graph, |node, _| is_product(node) && node.then.is_empty());
-    passes::compute_in_float(graph, takes);
+    passes::compute_in_float(graph, |graph, node| takes(graph, node, rounding));
     passes::fold_numbers(graph, constants);
     passes::find_functions(graph);
     passes::simplify_transposes(graph);
@@ -55,7 +56,7 @@ fn takes_more_steps(node: &Node, more: usize) -> bool {
 }
 
 /// Whether there is a step for the node with the elements it has.
-fn takes(graph: &Graph, node: &Node) -> Takes {
+fn takes(graph: &Graph, node: &Node, rounding: Rounding) -> Takes {
     let as_it_is = match node.op {
         Op::Convert => {
             let rows = matches!(
@@ -64,7 +65,7 @@ fn takes(graph: &Graph, node: &Node) -> Takes {
             );
             !rows || graph.ty(node.inputs[0]).is(ScalarType::Float)
         }
-        Op::Map(_) | Op::Combine(_) | Op::Reduce { .. } => element_wise(graph, node),
+        Op::Map(_) | Op::Combine(_) | Op::Reduce { .. } => element_wise(graph, node, rounding),
         Op::Conv2d { .. } | Op::ConvTranspose2d { .. } | Op::DepthwiseConv2d { .. } | Op::Linear { .. } => {
             let halves = !graph.ty(node.outputs[0]).is(ScalarType::Float);
             match product(graph, node) {

@@ -25,7 +25,7 @@ impl Lowered {
     pub(crate) fn new(mut graph: Graph, options: &Options, constants: &dyn Constants) -> Self {
         let values = if options.varies { &graph.values[..] } else { &[] };
         let bounds: Vec<Shape> = values.iter().map(|value| value.ty.sizes()).collect();
-        let numbers = lower(&mut graph, constants);
+        let numbers = lower(&mut graph, options.rounding, constants);
         let numbers = numbers.into_iter().take(bounds.len()).enumerate();
         let kept = numbers.filter_map(|(index, number)| Some((ValueId(index as u32), number?))).collect();
         let packed = Packed::new(&graph, options.isa, options.exact, constants);

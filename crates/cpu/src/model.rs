@@ -31,6 +31,17 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// How sums, products and means of bytes are rounded to bytes. What is no operation on bytes in the graph is not touched by
+/// this: its numbers are computed and converted as PyTorch does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rounding {
+    /// As XNNPACK: sums in whole numbers with halves up, means with the zero added before they are rounded to even.
+    #[default]
+    Xnnpack,
+    /// As PyTorch: in `float32`, to even, then the zero is added.
+    PyTorch,
+}
+
 /// What can be chosen.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -40,6 +51,8 @@ pub struct Options {
     pub memory: usize,
     /// Leaves out Winograd's method: it rounds more than plain sums of products do, or takes more memory than they.
     pub exact: bool,
+    /// Where numbers go that lie between two bytes.
+    pub rounding: Rounding,
     /// Threads that runs are expected to have.
     pub width: usize,
     /// Whether runs may come with other sizes than those of the graph's types. If not, less has to be kept for them.
@@ -51,6 +64,7 @@ impl Default for Options {
         Self {
             isa: Isa::detect(),
             exact: false,
+            rounding: Rounding::default(),
             width: 1,
             varies: true,
             memory: usize::try_from(8u64 << 30).unwrap_or(usize::MAX / 4),

@@ -2,6 +2,7 @@
 //!
 //! Both the pass that converts everything else to `float32` and the choice of steps ask here, so that they agree.
 
+use crate::Rounding;
 use crate::steps::Repeat;
 use sconce_format::ScalarType;
 use sconce_graph::{
@@ -132,7 +133,8 @@ pub(crate) fn border(graph: &Graph, node: &Node) -> Option<u8> {
 }
 
 /// Whether an element-wise node or a reduction is computed on bytes, number by number.
-pub(crate) fn element_wise(graph: &Graph, node: &Node) -> bool {
+pub(crate) fn element_wise(graph: &Graph, node: &Node, rounding: Rounding) -> bool {
+    let xnnpack = rounding == Rounding::Xnnpack;
     let bytes = |value: &ValueId| per_tensor(graph, *value).is_some();
     let all = node.inputs.iter().chain(&node.outputs).all(bytes);
     let functions = node.then.iter().all(|then| matches!(then, Then::Apply(_)));
@@ -140,10 +142,12 @@ pub(crate) fn element_wise(graph: &Graph, node: &Node) -> bool {
         Op::Map(_) => true,
         Op::Combine(_) => {
             alike(graph, node)
-                || is_limited(&node.then) && (gate(node, |id| graph.ty(id).sizes()).is_some() || repeats(graph, node))
+                || xnnpack
+                    && is_limited(&node.then)
+                    && (gate(node, |id| graph.ty(id).sizes()).is_some() || repeats(graph, node))
         }
         Op::Reduce { of: Reduction::Sum | Reduction::Mean, axes, .. } => {
-            axes.is_sorted_by(|a, b| a + 1 == *b) && !axes.is_empty()
+            xnnpack && axes.is_sorted_by(|a, b| a + 1 == *b) && !axes.is_empty()
         }
         _ => false,
     };

@@ -19,7 +19,7 @@ pub(crate) use attention::Attention;
 pub(crate) use bias::Bias;
 pub(crate) use bytes::{GateBytes, MapBytes, Repeat, SumBytes, ToBytes};
 pub(crate) use conditions::{Any, Compare, Fill, Not, Select};
-pub(crate) use convert::{CombineKinds, Convert, Kind, ROW_HEAD, ReduceBytes, table};
+pub(crate) use convert::{CombineKinds, Convert, Kind, ROW_HEAD, ReduceBytes, table, table_of_bytes};
 pub(crate) use convolution::{Convolution, DepthwiseConvolution, Filter, Gated, Parameters, Pixels, Winograd};
 use elementwise::combine;
 pub(crate) use elementwise::{Combine, Map, Reduce, Softmax};

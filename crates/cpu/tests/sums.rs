@@ -1,5 +1,6 @@
-//! Sums of bytes are those of XNNPACK, bit for bit: whole numbers with factors of 21 bits, halves rounded up.
-use sconce_cpu::{Model, Options, Session};
+//! Sums, means and functions of bytes are those of XNNPACK, bit for bit: sums in whole numbers with factors of 21 bits and
+//! halves rounded up, the others in numbers to which the zero is added before they are rounded to even.
+use sconce_cpu::{Model, Options, Rounding, Session};
 use sconce_graph::{Constants, Source, parse};
 use sconce_parallel::{Parallel, Pool, Serial};
 
@@ -69,4 +70,29 @@ fn sums_of_bytes_are_those_of_whole_numbers() {
             }
         }
     }
+}
+
+/// What a graph of one input makes of bytes.
+fn run(text: &str, sizes: &[usize], input: &[u8], count: usize, rounding: Rounding) -> Vec<i8> {
+    let options = Options { rounding, ..Options::default() };
+    let model = Model::new(parse(text).unwrap(), options, &Nothing).unwrap();
+    let plan = model.plan(&[sizes], 1).unwrap();
+    let mut output = vec![0; count];
+    model.run(&plan, &mut Session::default(), &Serial, &Nothing, &[input], &mut [&mut output]).unwrap();
+    output.into_iter().map(u8::cast_signed).collect()
+}
+
+/// Halves: 26.5, -2.5 and -11.5 with a zero of 3 are 29.5, 0.5 and -8.5.
+#[test]
+fn the_zero_decides_where_halves_go() {
+    let mean = "%0: q8{scale: 0.5, zero: 3}[1, 2, 3] = input\n%1: q8{scale: 0.5, zero: 3}[1, 1, 3] = reduce %0 {of: mean, axes: [1], keep: true}\noutput %1\n";
+    let bytes = [29, 0, -8, 30, 1, -9].map(|byte: i8| byte.cast_unsigned());
+    let found = |rounding| run(mean, &[1, 2, 3], &bytes, 3, rounding);
+    assert_eq!(found(Rounding::Xnnpack), [30, 0, -8]);
+    assert_eq!(found(Rounding::PyTorch), [29, 1, -9]);
+    let limited = "%0: q8{scale: 0.5, zero: 0}[1, 3] = input\n%1: q8{scale: 1, zero: 3}[1, 3] = clamp %0 {low: -9, high: inf}\noutput %1\n";
+    let bytes = [53, -5, -23].map(|byte: i8| byte.cast_unsigned());
+    let found = |rounding| run(limited, &[1, 3], &bytes, 3, rounding);
+    assert_eq!(found(Rounding::Xnnpack), [30, 0, -6]);
+    assert_eq!(found(Rounding::PyTorch), [29, 1, -6]);
 }

@@ -8,13 +8,13 @@ mod import;
 use crate::engine::{InProgram, Names, Part};
 pub use import::import;
 use sconce_core::{Backend, Code, CompileSpecs, Delegate, Fault, InitContext, OptionValue, Owned, RuntimeOption};
-use sconce_cpu::{Model, Options};
+use sconce_cpu::{Model, Options, Rounding};
 use sconce_format::pte::KernelTypes;
 use sconce_graph::{Graph, Source};
 use std::ops::Range;
 
 /// Runs what was delegated to XNNPACK. The runtime option `exact` leaves out methods that round more than plain sums of
-/// products do; `instructions` names the instruction set.
+/// products do; `rounding` is that of `xnnpack` or `pytorch`; `instructions` names the instruction set.
 #[derive(Debug, Default)]
 pub struct XnnpackBackend {
     /// The engine's defaults, as they are when a program is loaded, unless given.
@@ -73,6 +73,8 @@ fn has_varying_sizes(context: &InitContext<'_>) -> bool {
 fn apply(options: Options, option: &RuntimeOption<'_>) -> Option<Options> {
     match (option.key, option.value) {
         ("exact", OptionValue::Bool(exact)) => Some(Options { exact: options.exact || exact, ..options }),
+        ("rounding", OptionValue::Str("pytorch")) => Some(Options { rounding: Rounding::PyTorch, ..options }),
+        ("rounding", OptionValue::Str("xnnpack")) => Some(Options { rounding: Rounding::Xnnpack, ..options }),
         ("instructions", OptionValue::Str(name)) => options.with_instructions(name),
         ("memory_limit", OptionValue::Int(bytes)) => {
             let memory = usize::try_from(bytes).map_or(options.memory, |bytes| bytes.min(options.memory));

@@ -231,6 +231,11 @@ typedef enum ETEngine {
     ET_ENGINE_REFERENCE = 1  /* each operator by itself, to compare with */
 } ETEngine;
 
+typedef enum ETRounding {
+    ET_ROUNDING_XNNPACK = 0, /* sums, products and means of bytes as the official runtime has them */
+    ET_ROUNDING_PYTORCH = 1  /* as the quantised program in Python has them */
+} ETRounding;
+
 typedef struct ETLoadOptions {
     size_t size;
     int32_t threads;               /* of one run, the caller's included; 0: one per physical core */
@@ -241,6 +246,7 @@ typedef struct ETLoadOptions {
     uint64_t instruction_limit;    /* most instructions of one run; 0: ten million */
     const char *const *data_paths; /* external weights (.ptd) */
     int32_t data_path_count;
+    int32_t rounding;              /* an ETRounding, of what was delegated to XNNPACK */
 } ETLoadOptions;
 
 ET_API void et_load_options_init(ETLoadOptions *options);

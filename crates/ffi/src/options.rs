@@ -1,7 +1,7 @@
 //! How a module is loaded, as C says it.
 use crate::arguments::{list, sized, text};
 use crate::status::{Failure, Outcome};
-use sconce::Options;
+use sconce::{Options, Rounding};
 use std::ffi::c_char;
 use std::ptr;
 
@@ -13,6 +13,16 @@ pub enum ETEngine {
     Auto = 0,
     /// Each operator by itself.
     Reference = 1,
+}
+
+/// How delegates round sums, products and means of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum ETRounding {
+    /// As XNNPACK.
+    Xnnpack = 0,
+    /// As PyTorch.
+    PyTorch = 1,
 }
 
 /// Options of a load; all zero but the size is the default.
@@ -37,6 +47,8 @@ pub struct ETLoadOptions {
     pub data_paths: *const *const c_char,
     /// How many.
     pub data_path_count: i32,
+    /// An [`ETRounding`].
+    pub rounding: i32,
 }
 
 /// Fills in size and defaults.
@@ -53,6 +65,7 @@ pub unsafe extern "C" fn et_load_options_init(options: *mut ETLoadOptions) {
             instruction_limit: 0,
             data_paths: ptr::null(),
             data_path_count: 0,
+            rounding: ETRounding::Xnnpack as i32,
         };
         // SAFETY: valid if not NULL, as the header asks.
         unsafe { options.write(defaults) };
@@ -76,6 +89,11 @@ pub(crate) unsafe fn read(options: *const ETLoadOptions) -> Outcome<Options> {
         engine if engine == ETEngine::Auto as i32 => read.plan(true),
         engine if engine == ETEngine::Reference as i32 => read.plan(false),
         engine => return Err(Failure::argument(format_args!("there is no engine {engine}; see ETEngine"))),
+    };
+    read = match given.rounding {
+        like if like == ETRounding::Xnnpack as i32 => read.rounding(Rounding::Xnnpack),
+        like if like == ETRounding::PyTorch as i32 => read.rounding(Rounding::PyTorch),
+        like => return Err(Failure::argument(format_args!("there is no rounding {like}; see ETRounding"))),
     };
     if given.memory_limit > 0 {
         read = read.memory_limit(usize::try_from(given.memory_limit).unwrap_or(usize::MAX));

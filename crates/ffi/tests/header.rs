@@ -37,7 +37,8 @@ fn layout() -> String {
         memory_limit,
         instruction_limit,
         data_paths,
-        data_path_count
+        data_path_count,
+        rounding
     });
     structure!(ETCandidate { path, options });
     structure!(ETMemoryEstimate { size, file_bytes, weight_bytes, session_bytes });
@@ -68,6 +69,7 @@ fn layout() -> String {
         "ET_VALUE_DOUBLE" ETValueKind::Double, "ET_VALUE_BOOL" ETValueKind::Bool,
         "ET_VALUE_STRING" ETValueKind::String, "ET_VALUE_LIST" ETValueKind::List,
         "ET_ENGINE_AUTO" ETEngine::Auto, "ET_ENGINE_REFERENCE" ETEngine::Reference,
+        "ET_ROUNDING_XNNPACK" ETRounding::Xnnpack, "ET_ROUNDING_PYTORCH" ETRounding::PyTorch,
         "ET_ABI_VERSION" et_abi_version(),
     }
     text

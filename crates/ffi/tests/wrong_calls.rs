@@ -170,11 +170,12 @@ fn loading() {
         options
     };
     type Row = (fn(&mut ETLoadOptions), &'static str);
-    let rows: [Row; 7] = [
+    let rows: [Row; 8] = [
         (|options| options.size = 0, "sizeof"),
         (|options| options.size -= 1, "sizeof"),
         (|options| options.threads = -1, "threads"),
         (|options| options.engine = 7, "ETEngine"),
+        (|options| options.rounding = 2, "ETRounding"),
         (|options| options.data_path_count = 1, "data_paths"),
         (|options| options.data_path_count = -1, "data_paths"),
         (|options| (options.data_paths, options.data_path_count) = ((&raw const NOTHING.0).cast(), 1), "data_paths"),

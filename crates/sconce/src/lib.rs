@@ -40,7 +40,7 @@ pub use error::Error;
 pub use instructions::{instruction_set, instruction_sets};
 pub use layout::reorder;
 pub use module::{Module, PlannedCalls, Source};
-pub use options::{Limits, Options};
+pub use options::{Limits, Options, Rounding};
 #[cfg(feature = "engine")]
 pub use packs::packed_beside;
 pub use registry::{Registry, get_backend_class, register_backend, register_kernel};

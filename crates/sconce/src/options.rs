@@ -44,11 +44,22 @@ pub struct Options {
     pub(crate) lazy: bool,
     pub(crate) plan: bool,
     pub(crate) exact: bool,
+    pub(crate) rounding: Rounding,
     pub(crate) instructions: Option<String>,
     pub(crate) packed: bool,
     /// The instruction set of the engine, if not that of the process.
     #[cfg(feature = "engine")]
     pub(crate) engine_set: Option<sconce_kernels::Isa>,
+}
+
+/// How numbers become bytes that lie between two of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rounding {
+    /// As XNNPACK rounds them, so that outputs are those of the official runtime.
+    #[default]
+    Xnnpack,
+    /// As PyTorch rounds them, so that outputs are those of the quantised program in Python.
+    PyTorch,
 }
 
 impl Default for Options {
@@ -69,6 +80,7 @@ impl Options {
             lazy: false,
             plan: true,
             exact: false,
+            rounding: Rounding::default(),
             instructions: None,
             packed: true,
             #[cfg(feature = "engine")]
@@ -115,12 +127,22 @@ impl Options {
         self
     }
 
+    /// How delegates that compute in bytes round sums, products and means of them. Operators round as PyTorch does.
+    pub fn rounding(mut self, rounding: Rounding) -> Self {
+        self.rounding = rounding;
+        self
+    }
+
     /// Options of the CPU engine for so many threads.
     #[cfg(feature = "engine")]
     pub(crate) fn engine(&self, width: usize) -> sconce_cpu::Options {
         let defaults = sconce_cpu::Options::default();
         let isa = self.engine_set.unwrap_or(defaults.isa);
-        sconce_cpu::Options { isa, exact: self.exact, memory: self.limits.memory, width, varies: true }
+        let rounding = match self.rounding {
+            Rounding::Xnnpack => sconce_cpu::Rounding::Xnnpack,
+            Rounding::PyTorch => sconce_cpu::Rounding::PyTorch,
+        };
+        sconce_cpu::Options { isa, exact: self.exact, rounding, memory: self.limits.memory, width, varies: true }
     }
 
     /// Whether a program that is loaded from `MODEL.pte` takes the weights in `MODEL.packed.ptd`, if there is such a file

@@ -10,7 +10,7 @@ use crate::folding::{Candidate, Folding, candidates};
 use crate::lending::Decided;
 use crate::module::Shared;
 use crate::session::{Blocks, Context, Needs};
-use crate::{Error, Options};
+use crate::{Error, Options, Rounding};
 use sconce_core::{
     Call, Code, Delegate, DelegateState, Error as CoreError, Execution, Fault, Method, OptionValue, Owned, Quiet,
     Region, RuntimeOption, Site,
@@ -204,6 +204,9 @@ fn told(options: &Options) -> Vec<RuntimeOption<'static>> {
     let mut said = Vec::new();
     if options.exact {
         said.push(RuntimeOption { key: "exact", value: OptionValue::Bool(true) });
+    }
+    if options.rounding == Rounding::PyTorch {
+        said.push(RuntimeOption { key: "rounding", value: OptionValue::Str("pytorch") });
     }
     if let Ok(bytes) = i64::try_from(options.limits.memory) {
         said.push(RuntimeOption { key: "memory_limit", value: OptionValue::Int(bytes) });

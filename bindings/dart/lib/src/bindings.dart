@@ -73,6 +73,8 @@ final class ETLoadOptions extends Struct {
   external Pointer<Pointer<Utf8String>> dataPaths;
   @Int32()
   external int dataPathCount;
+  @Int32()
+  external int rounding;
 }
 
 final class ETCandidate extends Struct {

@@ -10,6 +10,15 @@ enum Engine {
   reference,
 }
 
+/// How sums, products and means of bytes are rounded in what was delegated to XNNPACK.
+enum Rounding {
+  /// As the official runtime rounds them.
+  xnnpack,
+
+  /// As the quantised program in Python rounds them.
+  pytorch,
+}
+
 /// How to load and run a model. The defaults are right for most.
 final class LoadOptions {
   /// Options; what is not given stays at the library's default.
@@ -17,6 +26,7 @@ final class LoadOptions {
     this.threads = 0,
     this.engine = Engine.auto,
     this.exact = false,
+    this.rounding = Rounding.xnnpack,
     this.copy = false,
     this.memoryLimit = 0,
     this.instructionLimit = 0,
@@ -31,6 +41,9 @@ final class LoadOptions {
 
   /// Whether to leave out methods that round more than plain sums of products do.
   final bool exact;
+
+  /// How sums, products and means of bytes are rounded.
+  final Rounding rounding;
 
   /// Whether to read files into memory instead of mapping them; for files that may change while the model lives.
   final bool copy;

@@ -73,6 +73,7 @@ Pointer<ETLoadOptions> _writeOptions(Bindings bindings, NativeScope scope, LoadO
     ..threads = options.threads
     ..engine = options.engine.index
     ..exact = options.exact ? 1 : 0
+    ..rounding = options.rounding.index
     ..copy = options.copy ? 1 : 0
     ..memoryLimit = options.memoryLimit
     ..instructionLimit = options.instructionLimit

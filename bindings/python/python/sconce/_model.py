@@ -221,6 +221,7 @@ def load(
     memory_limit: int | None = None,
     instruction_limit: int | None = None,
     instructions: str | None = None,
+    rounding: str = "xnnpack",
 ) -> Model:
     """Loads a program.
 
@@ -237,6 +238,8 @@ def load(
         memory_limit: Most bytes that one session may take.
         instruction_limit: Most instructions that one run may execute.
         instructions: The instruction set of the kernels, one of :func:`instruction_sets`; the whole process uses one.
+        rounding: How sums, products and means of bytes are rounded in what was delegated to XNNPACK: as there
+            (``"xnnpack"``), or as the quantised program in Python does (``"pytorch"``).
 
     Raises:
         Error: The file is not a program, or asks for operators or backends that this build lacks; all of them are
@@ -262,6 +265,7 @@ def load(
         memory_limit=memory_limit,
         instruction_limit=instruction_limit,
         instructions=instructions,
+        rounding=rounding,
     )
     for warning in module.warnings:
         _warnings.warn(warning, stacklevel=2)

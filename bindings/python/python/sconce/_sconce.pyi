@@ -46,6 +46,7 @@ class Module:
         memory_limit: int | None = None,
         instruction_limit: int | None = None,
         instructions: str | None = None,
+        rounding: str = "xnnpack",
     ) -> Module: ...
     @property
     def name(self) -> str: ...

@@ -98,7 +98,11 @@ impl Site<'_> {
             return None;
         }
         match &self.node.op {
-            Op::Map(_) | Op::Combine(_) | Op::Reduce { .. } if element_wise(self.graph, self.node) => self.bytes(),
+            Op::Map(_) | Op::Combine(_) | Op::Reduce { .. }
+                if element_wise(self.graph, self.node, self.options.rounding) =>
+            {
+                self.bytes()
+            }
             Op::Map(f) => self.floats(Map { function: function(*f), after: self.after(1) }),
             Op::Combine(kind) => {
                 let operands = [self.input(0), self.input(1)];

@@ -88,14 +88,27 @@ impl Step for Convert {
 
 /// The table of a conversion from signed bytes to signed bytes with functions on the way, or nothing if it is another.
 pub(crate) fn table(isa: Isa, from: Kind, to: Kind, after: &[After]) -> Option<[u8; 256]> {
+    let mut table = [0; 256];
+    narrow(isa, to, &images(isa, from, to, after)?, &mut table);
+    Some(table)
+}
+
+/// The table of an operation on bytes, as XNNPACK makes it: the zero of the result is added before a number is rounded.
+pub(crate) fn table_of_bytes(isa: Isa, from: Kind, to: Kind, after: &[After]) -> Option<[u8; 256]> {
+    let (numbers, Kind::Int8(scale, zero)) = (images(isa, from, to, after)?, to) else { return None };
+    let inverse = 1.0 / scale;
+    Some(numbers.map(|number| (rounded(number * inverse + zero as f32, 0, -128, 127) as i8).cast_unsigned()))
+}
+
+/// The number that each byte becomes.
+fn images(isa: Isa, from: Kind, to: Kind, after: &[After]) -> Option<[f32; 256]> {
     let functions = after.iter().all(|after| matches!(after, After::Apply(_)));
     let (Kind::Int8(..), Kind::Int8(..), true) = (from, to, functions) else { return None };
     let bytes: [u8; 256] = std::array::from_fn(|index| index as u8);
-    let (mut numbers, mut table) = ([0.0; 256], [0; 256]);
+    let mut numbers = [0.0; 256];
     widen(isa, from, 0, &bytes, &mut numbers);
     finish(isa, &Following::functions(after), 0, &mut numbers);
-    narrow(isa, to, &numbers, &mut table);
-    Some(table)
+    Some(numbers)
 }
 
 /// A function of two elements of any kind, side by side.
@@ -128,7 +141,8 @@ impl Step for CombineKinds {
     }
 }
 
-/// The sum or the mean of signed bytes along adjacent dimensions, seen as `[outer, n, inner]`.
+/// The sum or the mean of signed bytes along adjacent dimensions, seen as `[outer, n, inner]`. With nothing but limits after
+/// it, the zero of the result is added before the number is rounded, as XNNPACK does: it decides where halves go.
 pub(crate) struct ReduceBytes {
     pub(crate) mean: bool,
     pub(crate) n: usize,
@@ -137,6 +151,23 @@ pub(crate) struct ReduceBytes {
     pub(crate) from: (f32, i32),
     pub(crate) to: Kind,
     pub(crate) after: Vec<After>,
+    /// The limits, if nothing else follows.
+    pub(crate) limits: Option<(i8, i8)>,
+}
+
+impl ReduceBytes {
+    /// What a sum is multiplied by, and what is added then: for bytes, which are rounded, or for numbers.
+    fn line(&self) -> (f32, f32) {
+        let parts = if self.mean { self.n as f32 } else { 1.0 };
+        let zeros = (self.n as i32 * self.from.1) as f32;
+        match (self.to, self.limits) {
+            (Kind::Int8(scale, zero), Some(_)) => {
+                let factor = self.from.0 / scale / parts;
+                (factor, zero as f32 - zeros * factor)
+            }
+            _ => (self.from.0 / parts, 0.0),
+        }
+    }
 }
 
 impl Step for ReduceBytes {
@@ -144,8 +175,8 @@ impl Step for ReduceBytes {
         const STRIP: usize = 128;
         let (isa, input) = (context.isa, elements::<i8>(buffers.read(0)));
         let then = Following::new(&self.after, &buffers);
-        let factor = if self.mean { self.from.0 / self.n as f32 } else { self.from.0 };
-        let zeros = self.n as i32 * self.from.1;
+        let (factor, shift) = self.line();
+        let zeros = if self.limits.is_some() { 0 } else { self.n as i32 * self.from.1 };
         split::chunks(context.par, buffers.output, self.inner, |outer, output| {
             let input = &input[outer * self.n * self.inner..][..self.n * self.inner];
             for (strip, output) in output.chunks_mut(STRIP).enumerate() {
@@ -158,10 +189,18 @@ impl Step for ReduceBytes {
                             let done = add(input, self.inner, at, rest);
                             (at, rest) = (at + done, &mut core::mem::take(&mut rest)[done..]);
                         }
-                        numbers.iter_mut().zip(sums).for_each(|(number, sum)| *number = (sum - zeros) as f32 * factor);
+                        numbers
+                            .iter_mut()
+                            .zip(sums)
+                            .for_each(|(number, sum)| *number = (sum - zeros) as f32 * factor + shift);
                     },
                 );
                 let numbers = &mut numbers[..output.len()];
+                if let Some((low, high)) = self.limits {
+                    let output = elements_mut::<i8>(output).iter_mut();
+                    output.zip(numbers).for_each(|(y, x)| *y = rounded(*x, 0, low.into(), high.into()) as i8);
+                    continue;
+                }
                 finish(isa, &then, outer * self.inner + strip * STRIP, numbers);
                 narrow(isa, self.to, numbers, output);
             }

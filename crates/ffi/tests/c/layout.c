@@ -14,6 +14,7 @@ int main(void) {
     SIZE(ETLoadOptions), AT(ETLoadOptions, size), AT(ETLoadOptions, threads), AT(ETLoadOptions, engine);
     AT(ETLoadOptions, exact), AT(ETLoadOptions, copy), AT(ETLoadOptions, memory_limit);
     AT(ETLoadOptions, instruction_limit), AT(ETLoadOptions, data_paths), AT(ETLoadOptions, data_path_count);
+    AT(ETLoadOptions, rounding);
     SIZE(ETCandidate), AT(ETCandidate, path), AT(ETCandidate, options);
     SIZE(ETMemoryEstimate), AT(ETMemoryEstimate, size), AT(ETMemoryEstimate, file_bytes);
     AT(ETMemoryEstimate, weight_bytes), AT(ETMemoryEstimate, session_bytes);
@@ -32,7 +33,7 @@ int main(void) {
     IS(ET_INVALID_STATE), IS(ET_UNSUPPORTED), IS(ET_IO_ERROR), IS(ET_INTERNAL);
     IS(ET_VALUE_NONE), IS(ET_VALUE_TENSOR), IS(ET_VALUE_INT), IS(ET_VALUE_DOUBLE), IS(ET_VALUE_BOOL);
     IS(ET_VALUE_STRING), IS(ET_VALUE_LIST);
-    IS(ET_ENGINE_AUTO), IS(ET_ENGINE_REFERENCE);
+    IS(ET_ENGINE_AUTO), IS(ET_ENGINE_REFERENCE), IS(ET_ROUNDING_XNNPACK), IS(ET_ROUNDING_PYTORCH);
     IS(ET_ABI_VERSION);
     return 0;
 }

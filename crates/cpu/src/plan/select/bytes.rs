@@ -1,15 +1,16 @@
 //! Steps whose values are bytes, or become or were other elements.
 
 use super::{Selected, Site};
+use crate::Rounding;
 use crate::quantize::{gate, limits, per_tensor};
 use crate::steps::{
     After, CombineKinds, Convert, GateBytes, Kind, MOST_AFTER, MapBytes, ReduceBytes, Repeat, SumBytes, ToBytes,
-    function, table,
+    function, table, table_of_bytes,
 };
 use crate::weights::element_count;
 use sconce_format::ScalarType;
 use sconce_graph::{Combine as CombineKind, Element, Op, Quantized, Reduction, Scheme, Storage, ValueId};
-use sconce_kernels::bytes::Rounding;
+use sconce_kernels::bytes;
 use sconce_kernels::reduce::Axis;
 
 /// Most bytes whose sum, less as many zeros, is a number of 32 bits.
@@ -24,6 +25,8 @@ impl Site<'_> {
 
     /// A conversion with what follows, by a table if that can be.
     fn converted(&self, from: Kind, to: Kind, after: Vec<After>) -> Selected {
+        let of_bytes = self.node.op != Op::Convert && self.options.rounding == Rounding::Xnnpack;
+        let table = if of_bytes { table_of_bytes } else { table };
         match table(self.options.isa, from, to, &after) {
             Some(table) => self.step(MapBytes { table: Box::new(table), kinds: (from, to) }, 1, 0),
             None => self.step(Convert { from, to, after }, 1, 0),
@@ -40,7 +43,9 @@ impl Site<'_> {
                 (after.len() <= MOST_AFTER).then(|| self.converted(from, to, after))
             }
             Op::Combine(combine) => {
-                if let Some(selected) = self.whole_bytes(*combine) {
+                if let Some(selected) =
+                    self.whole_bytes(*combine).filter(|_| self.options.rounding == Rounding::Xnnpack)
+                {
                     return Some(selected);
                 }
                 let from = [from, self.kind(self.node.inputs[1])?];
@@ -50,7 +55,10 @@ impl Site<'_> {
             Op::Reduce { of, axes, .. } => {
                 let axis = Axis::of(self.input(0), *axes.first()?..*axes.last()? + 1);
                 let from = per_tensor(self.graph, self.node.inputs[0])?;
-                let step = ReduceBytes { mean: *of == Reduction::Mean, n: axis.n, inner: axis.inner, from, to, after };
+                let (scale, zero) = per_tensor(self.graph, self.node.outputs[0])?;
+                let limits = limits(&self.node.then, scale, i8::try_from(zero).ok()?);
+                let (mean, n, inner) = (*of == Reduction::Mean, axis.n, axis.inner);
+                let step = ReduceBytes { mean, n, inner, from, to, after, limits };
                 (1..=MOST_BYTES).contains(&axis.n).then(|| self.step(step, 1, 0))
             }
             _ => None,
@@ -62,7 +70,7 @@ impl Site<'_> {
         let (scale, zero) = per_tensor(self.graph, self.node.outputs[0])?;
         let zero = i8::try_from(zero).ok()?;
         let from = |index: usize| per_tensor(self.graph, self.node.inputs[index]);
-        let to = ToBytes { scale, rounding: Rounding { zero, limits: limits(&self.node.then, scale, zero)? } };
+        let to = ToBytes { scale, rounding: bytes::Rounding { zero, limits: limits(&self.node.then, scale, zero)? } };
         if let Some((image, gate)) = gate(self.node, |id| self.sizes[id.index()].clone()) {
             let scratch = GateBytes::scratch(*self.output().last()?)?;
             return Some(self.step(GateBytes { from: [from(image)?, from(gate)?], to, gate }, 2, scratch));
