@@ -1,10 +1,12 @@
 //! `sconce inspect`: what is inside a file. A report is gathered first, then printed as text or as JSON.
+use crate::arguments;
 use crate::bench;
 use crate::failure::Failure;
 use crate::golden;
 use crate::listing::{self, Line, Port};
 use crate::model::{self, Loading};
-use crate::print::{bytes, table};
+use crate::print::{Cut, bytes, table};
+use crate::{names, paint};
 use sconce::core::{Method, Registry as _};
 use sconce::format::pte::{InstructionArguments, KernelTypes, Payload};
 use sconce::format::{FileKind, bpte, ptd};
@@ -13,7 +15,6 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -39,8 +40,8 @@ pub(crate) struct Inspect {
     #[arg(long, value_name = "FILE.ptd")]
     data: Vec<PathBuf>,
     /// Threads for which the memory of a session is computed
-    #[arg(long, value_name = "N", default_value = "1")]
-    threads: NonZeroUsize,
+    #[arg(long, value_name = "N", default_value = "1", value_parser = arguments::threads)]
+    threads: usize,
     /// Plans without methods that round more than plain sums of products do
     #[arg(long)]
     exact: bool,
@@ -62,10 +63,17 @@ struct ProgramReport {
     /// The part that describes the methods.
     program_bytes: u64,
     constant_bytes: u64,
-    /// Bytes of every segment.
-    segments: Vec<u64>,
+    segments: Vec<Segment>,
     named_data: Vec<Entry>,
     methods: Vec<MethodReport>,
+}
+
+/// A part of the file after the description of the methods.
+#[derive(Debug, Serialize)]
+struct Segment {
+    /// Where it begins in the file.
+    offset: u64,
+    size: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -177,7 +185,7 @@ impl Inspect {
     /// Looks at programs that this build cannot run, too.
     fn options(&self) -> Options {
         let loading =
-            Loading { data: self.data.clone(), threads: Some(self.threads), exact: self.exact, ..Loading::default() };
+            Loading { data: self.data.clone(), threads: self.threads, exact: self.exact, ..Loading::default() };
         loading.options().lazy(true).memory_limit(usize::MAX)
     }
 
@@ -231,14 +239,24 @@ impl Inspect {
             bytes: program.loader().size(),
             program_bytes: content.header().program_size,
             constant_bytes: stored.saturating_add(inline as u64),
-            segments: root.segments().iter().map(|segment| segment.size()).collect(),
+            segments: root
+                .segments()
+                .iter()
+                .zip(0..)
+                .map(|(segment, index)| Segment {
+                    offset: content.segment(index).map_or(0, |range| range.start),
+                    size: segment.size(),
+                })
+                .collect(),
             named_data: root.named_data().iter().map(entry).collect(),
             methods: program.methods().map(|method| self.method(module, method)).collect(),
         }
     }
 
     fn method(&self, module: &Module, method: Method<'_>) -> MethodReport {
-        let ports = |infos: Vec<Option<sconce::core::ValueInfo<'_>>>| infos.iter().flatten().map(Port::new).collect();
+        let ports = |infos: Vec<Option<sconce::core::ValueInfo<'_>>>, names: Vec<Option<&str>>| {
+            infos.iter().flatten().zip(names).map(|(info, name)| Port::new(info, name)).collect()
+        };
         let chains = method.plan().chains();
         // What cannot be loaded is not planned either.
         let planned = module.planned_calls(method.name()).unwrap_or_default();
@@ -249,8 +267,8 @@ impl Inspect {
         let of_calls = times.get(method.delegates()..).unwrap_or_default();
         MethodReport {
             name: method.name().to_owned(),
-            inputs: ports((0..method.inputs()).map(|index| method.input(index)).collect()),
-            outputs: ports((0..method.outputs()).map(|index| method.output(index)).collect()),
+            inputs: ports((0..method.inputs()).map(|index| method.input(index)).collect(), names::inputs(method)),
+            outputs: ports((0..method.outputs()).map(|index| method.output(index)).collect(), names::outputs(method)),
             instructions: chains.iter().map(|chain| chain.instructions().len()).sum(),
             delegates: self.delegates(module, method, &times),
             planned: planned_report(&operators, &planned, reason, (of_calls, &plans)),
@@ -439,13 +457,16 @@ fn print_entries(out: &mut dyn Write, entries: &[Entry]) -> Result<(), Failure> 
 
 impl ProgramReport {
     fn print(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        writeln!(out, "{}: program, {}", self.file, bytes(self.bytes))?;
+        writeln!(out, "{}: program, {}", paint::heading(&self.file), bytes(self.bytes))?;
         let mut rows = vec![vec!["methods and metadata".to_owned(), bytes(self.program_bytes)]];
         rows.push(vec!["constants".to_owned(), bytes(self.constant_bytes)]);
         if self.segments.len() > LISTED {
-            rows.push(vec![format!("{} segments", self.segments.len()), bytes(self.segments.iter().sum())]);
+            rows.push(vec![
+                format!("{} segments", self.segments.len()),
+                bytes(self.segments.iter().map(|segment| segment.size).sum()),
+            ]);
         } else {
-            let row = |(index, &size)| vec![format!("segment {index}"), bytes(size)];
+            let row = |(index, segment): (usize, &Segment)| vec![format!("segment {index}"), bytes(segment.size)];
             rows.extend(self.segments.iter().enumerate().map(row));
         }
         let named = &self.named_data;
@@ -464,12 +485,14 @@ impl ProgramReport {
 
 impl MethodReport {
     fn print(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        writeln!(out, "\nmethod `{}`, {} instruction(s)", self.name, self.instructions)?;
+        let heading = format!("method `{}`, {} instruction(s)", self.name, self.instructions);
+        writeln!(out, "\n{}", paint::heading(&heading))?;
         for (name, ports) in [("in", &self.inputs), ("out", &self.outputs)] {
-            let rows = ports.iter().enumerate().map(|(index, port)| vec![format!("{name}{index}"), port.text.clone()]);
-            table(out, "  ", &rows.collect::<Vec<_>>(), &[])?;
+            let rows = ports.iter().enumerate();
+            let rows = rows.map(|(index, port)| (format!("{name}{index}"), port.name.as_deref(), port.text.clone()));
+            table(out, "  ", &names::rows(rows), &[])?;
         }
-        let availability = |present: bool| if present { "" } else { "not in this build" }.to_owned();
+        let availability = |present: bool| if present { String::new() } else { paint::bad("not in this build") };
         section(out, "operators", &self.operators, |row| {
             let part = |count: usize, path: &str| match count {
                 0 => None,
@@ -494,6 +517,7 @@ impl MethodReport {
             vec![row.name.clone(), bytes(row.bytes), given.to_owned()]
         })?;
         self.memory.print(out)?;
+        let out = &mut Cut::new(out);
         section(out, "plan", self.plan.as_deref().unwrap_or_default(), Line::row)?;
         for (index, delegate) in self.delegates.iter().enumerate().filter(|(_, delegate)| !delegate.steps.is_empty()) {
             writeln!(out, "  delegate {index}, {}", delegate.backend)?;
@@ -509,7 +533,7 @@ impl MethodReport {
 
 fn section<T>(out: &mut dyn Write, title: &str, items: &[T], row: impl Fn(&T) -> Vec<String>) -> Result<(), Failure> {
     if !items.is_empty() {
-        writeln!(out, "  {title}")?;
+        writeln!(out, "  {}", paint::heading(title))?;
         table(out, "    ", &items.iter().map(row).collect::<Vec<_>>(), &[])?;
     }
     Ok(())

@@ -1,13 +1,14 @@
-"""Times a program on the official runtime: MODEL INPUTS.npz METHOD THREADS SECONDS WARM_UP [DATA.ptd].
+"""Times a program on the official runtime: MODEL INPUTS.npz METHOD THREADS WARM_UP [DATA.ptd].
 
-Prints one line of JSON. Of the arrays those named in0, in1, ... count. Memory is in MiB: of the process before the load, and
-at most. The first run is counted by itself, those of WARM_UP seconds after it not at all.
+Of the arrays those named in0, in1, ... count. Prints a line of JSON about loading and the first run, which is counted by
+itself; then, for each line SECONDS RUNS that it reads, runs for that long and at least so often, and prints a line with the
+times. Runs of WARM_UP seconds after the first one are not counted. Memory is in MiB: of the process before the load, and at
+most.
 """
 
 import json
 import pathlib
 import resource
-import statistics
 import sys
 import time
 
@@ -15,7 +16,9 @@ import numpy as np
 import torch
 from executorch.extension.pybindings import portable_lib
 
-model, inputs, method, threads, seconds, warm_up, *data = sys.argv[1:]
+MOST_RUNS = 500
+
+model, inputs, method, threads, warm_up, *data = sys.argv[1:]
 torch.set_num_threads(int(threads))
 portable_lib._unsafe_reset_threadpool(int(threads))
 with np.load(inputs) as arrays:
@@ -29,16 +32,21 @@ def timed(body):
     return (time.perf_counter() - start) * 1e3, result
 
 
+def run():
+    return timed(lambda: module.run_method(method, inputs, clone_outputs=False))[0]
+
+
 before = int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 load, module = timed(lambda: portable_lib._load_for_executorch(model, *data))
-first, _ = timed(lambda: module.run_method(method, inputs, clone_outputs=False))
+first = run()
 start = time.perf_counter()
 while time.perf_counter() - start < float(warm_up):
-    module.run_method(method, inputs, clone_outputs=False)
-times, start = [], time.perf_counter()
-while len(times) < 5 or (len(times) < 500 and time.perf_counter() - start < float(seconds)):
-    times.append(timed(lambda: module.run_method(method, inputs, clone_outputs=False))[0])
-print(json.dumps({
-    "load_ms": load, "first_ms": first, "min_ms": min(times), "median_ms": statistics.median(times), "runs": len(times),
-    "before_rss_mb": before / 2**20, "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10,
-}))
+    run()
+print(json.dumps({"load_ms": load, "first_ms": first, "before_rss_mb": before / 2**20}), flush=True)
+for line in sys.stdin:
+    seconds, runs = line.split()
+    times, start = [], time.perf_counter()
+    while len(times) < int(runs) or (len(times) < MOST_RUNS and time.perf_counter() - start < float(seconds)):
+        times.append(run())
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    print(json.dumps({"times_ms": times, "peak_rss_mb": peak}), flush=True)

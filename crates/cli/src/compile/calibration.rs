@@ -1,9 +1,9 @@
 //! Inputs that show what values a program works on.
 //!
-//! A file is one call, `in0, in1, ...` as in golden files, or many: then each array has one dimension more than the input,
+//! A file is one call, `in0, in1, ...` or the names of the inputs as in golden files, or many: then each array has one dimension more than the input,
 //! in front, and its indices are calls. Without files, the inputs that the program was exported with are all there is.
 use crate::failure::Failure;
-use crate::golden;
+use crate::golden::{self, Golden};
 use sconce::compile::Archive;
 use sconce::compile::quantize::Calibrator;
 use sconce::core::{Method, ValueInfo};
@@ -16,17 +16,17 @@ type Arrays = BTreeMap<usize, Tensor>;
 
 /// Inputs from files, or from the archive.
 pub(super) struct Calibration {
-    files: Vec<Arrays>,
+    files: Vec<Golden>,
 }
 
 impl Calibration {
     /// Reads files.
     pub(super) fn read(paths: &[PathBuf]) -> Result<Self, Failure> {
         let files = paths.iter().map(|path| match golden::read(path) {
-            Ok(golden) if golden.inputs.is_empty() => {
+            Ok(golden) if golden.inputs.is_empty() && golden.named.is_empty() => {
                 Err(Failure::new(format!("{}: there is no array in0, only {:?}", path.display(), golden.keys)))
             }
-            Ok(golden) => Ok(golden.inputs),
+            Ok(golden) => Ok(golden),
             Err(error) => Err(Failure::new(error)),
         });
         Ok(Self { files: files.collect::<Result<_, _>>()? })
@@ -34,7 +34,7 @@ impl Calibration {
 
     /// The inputs of the export, if the archive has them and one model.
     pub(super) fn of_export(archive: &Archive<'_>) -> Option<Self> {
-        Some(Self { files: vec![samples(archive)?] })
+        Some(Self { files: vec![Golden { inputs: samples(archive)?, ..Golden::default() }] })
     }
 }
 
@@ -50,9 +50,10 @@ impl Calibrator for Calibration {
         // Every value is wanted, so that nothing is gained by doing several calls at once.
         let module = Options::new().plan(false).load(program).map_err(|error| error.to_string())?;
         let mut session = module.session().map_err(|error| error.to_string())?;
-        for arrays in &self.files {
-            for call in 0..calls(session.view(), arrays)?.unwrap_or(1) {
-                let given = match calls(session.view(), arrays)? {
+        for file in &self.files {
+            let arrays = file.clone().of(session.view())?.inputs;
+            for call in 0..calls(session.view(), &arrays)?.unwrap_or(1) {
+                let given = match calls(session.view(), &arrays)? {
                     Some(_) => arrays.iter().map(|(number, array)| Ok((*number, slice(array, call)?))).collect(),
                     None => Ok(arrays.clone()),
                 };
