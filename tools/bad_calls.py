@@ -198,7 +198,7 @@ PACKAGE = """
     sconce.load("digits.pte", threads=1.5)
     sconce.load("digits.pte", memory_limit=-1)
     sconce.load("digits.pte", memory_limit=10)(x)
-    sconce.load("digits.pte", instruction_limit=1)(x)
+    sconce.load("digits.pte", instruction_limit=1, plan=False)(x)
     sconce.load("digits.pte", instructions="abacus")
     sconce.load("digits.pte", data="text.ptd")
     sconce.load("digits.pte", data=["missing.ptd"])

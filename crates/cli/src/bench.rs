@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::fill::{self, Fill};
 use crate::golden::{self, Bound, Golden};
 use crate::model::{self, Loading};
+use crate::paint;
 use crate::print::table;
 use crate::times::{self, Times};
 use official::{Official, Side};
@@ -77,7 +78,7 @@ impl Bench {
             writeln!(out, "{}", serde_json::to_string_pretty(&measurements)?)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut rows = vec![HEADING.map(str::to_owned).to_vec()];
+        let mut rows = vec![HEADING.map(paint::heading).to_vec()];
         rows.extend(measurements.iter().flat_map(|own| [Some(own.row()), own.official_row()]).flatten());
         table(out, "", &rows, &(1..HEADING.len()).collect::<Vec<_>>())?;
         measurements.iter().try_for_each(|measurement| measurement.print_verdict(out))?;
@@ -194,7 +195,7 @@ impl Measurement {
         let row = |operator: &OperatorTime| {
             let share = if total > 0.0 { operator.ms / total * 100.0 } else { 0.0 };
             let (time, calls) = (format!("{:.3} ms", operator.ms), format!("{} x", operator.calls));
-            vec![time, crate::paint::share(&format!("{share:.1} %"), share), calls, operator.name.clone()]
+            vec![time, paint::share(&format!("{share:.1} %"), share), calls, operator.name.clone()]
         };
         Ok(table(out, "  ", &operators.iter().map(row).collect::<Vec<_>>(), &[0, 1, 2])?)
     }

@@ -44,8 +44,8 @@ def compile(
         module: A module, which is exported with ``torch.export.export``; an exported program; a mapping from method
             names to those; or an archive as ``torch.export.save`` writes it, by path or as bytes.
         example_inputs: What the module is called with for the export; of a mapping, all modules.
-        backends: Backends that parts of the program are delegated to; all that the compiler has if not given, none if
-            empty.
+        backends: Backends that parts of the program are delegated to; all that this build can run if not given, none
+            if empty.
         quantize: A scheme by which the compiler quantises, none if not given: ``int8`` (weights and activations, fixed by
             ``calibrate``), ``int8-dynamic`` or ``int4`` (weights of linear layers).
         calibrate: Calls like those that the program will see, for ``quantize``: of each a tuple of what the module is
@@ -57,7 +57,7 @@ def compile(
     Raises:
         Error: The compiler cannot do it; the sentence names the operator and the line of Python it came from.
     """
-    asked = _sconce.compiler_backends() if backends is None else list(backends)
+    asked = _runnable() if backends is None else [backends] if isinstance(backends, str) else list(backends)
     quantization = _quantization(quantize, calibrate, group_size)
     if isinstance(module, (str, os.PathLike)):
         return quantization.compile(_read(Path(module)), asked)
@@ -66,6 +66,12 @@ def compile(
     modules = module if isinstance(module, Mapping) else {"forward": module}
     programs = {name: _export(one, example_inputs, dynamic_shapes, strict) for name, one in modules.items()}
     return compile_programs(programs, asked, quantization)
+
+
+def _runnable() -> list[str]:
+    """The compiler's backends that this build runs, too: those of programs have the same name and ``Backend``."""
+    here = {name.lower() for name in _sconce.backend_names()}
+    return [name for name in _sconce.compiler_backends() if f"{name}backend" in here]
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 //! What was compiled, in words.
 use crate::failure::Failure;
+use crate::paint;
 use crate::print::{counted, size};
 use sconce::compile::memory::Plan;
 use sconce::compile::partition::Report;
@@ -8,7 +9,7 @@ use std::path::Path;
 
 /// Who runs how many calls.
 pub(super) fn table(report: &Report, out: &mut dyn Write) -> Result<(), Failure> {
-    writeln!(out, "{:<10} {:>6} {:>6}", "run by", "parts", "calls")?;
+    writeln!(out, "{}", paint::heading(&format!("{:<10} {:>6} {:>6}", "run by", "parts", "calls")))?;
     for (backend, parts, calls) in report.by_backend() {
         writeln!(out, "{backend:<10} {parts:>6} {calls:>6}")?;
     }
