@@ -151,7 +151,7 @@ def official_round(file, options):
         *[external] * external.exists(),
     ]
     finished = subprocess.run(
-        list(map(str, command)), input=f"{options.seconds} 5\n", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        list(map(str, command)), input=f"{options.seconds} 5 500\n", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     if finished.returncode != 0:
         sys.exit(f"the official runtime failed on {file}:\n{finished.stderr.strip()[-2000:]}")

@@ -17,12 +17,13 @@ use sconce::Session;
 use sconce::core::Method;
 use serde::Serialize;
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Fewest and most steady runs.
-const RUNS: std::ops::RangeInclusive<usize> = 5..=500;
+const RUNS: RangeInclusive<usize> = 5..=500;
 /// Turns of each side where two are compared, so that what changes on the machine meanwhile meets both.
 const TURNS: u32 = 6;
 
@@ -108,19 +109,17 @@ impl Bench {
         let mut official = official.transpose()?;
         let (mut own, mut theirs, mut peak_rss_mb) = (Vec::new(), Vec::new(), None);
         let turns = if official.is_some() { TURNS } else { 1 };
-        for turn in 1..=turns {
-            let fewest = RUNS.start().div_ceil(turns as usize) * turn as usize;
-            let start = Instant::now();
-            while own.len() < fewest || start.elapsed().as_secs_f64() < self.seconds / f64::from(turns) {
-                if own.len() >= *RUNS.end() * turn as usize / turns as usize {
-                    break;
-                }
+        let (seconds, runs) = (self.seconds / f64::from(turns), share_of_runs(turns));
+        for _ in 0..turns {
+            let (start, before) = (Instant::now(), own.len());
+            let done = |own: &Vec<f64>| own.len() - before;
+            while done(&own) < *runs.start() || (done(&own) < *runs.end() && start.elapsed().as_secs_f64() < seconds) {
                 own.push(time(&mut session, &bound)?);
             }
             // Before the profile, which takes memory itself.
             peak_rss_mb = memory::resident("VmHWM:");
             if let Some(official) = &mut official {
-                theirs.append(&mut official.turn(self.seconds / f64::from(turns), fewest - theirs.len().min(fewest))?);
+                theirs.append(&mut official.turn(seconds, runs.clone())?);
             }
         }
         let ours = Side { load_ms, first_ms, times: Times::of(own) };
@@ -199,6 +198,12 @@ impl Measurement {
         };
         Ok(table(out, "  ", &operators.iter().map(row).collect::<Vec<_>>(), &[0, 1, 2])?)
     }
+}
+
+/// How many runs there are in one of so many turns.
+fn share_of_runs(turns: u32) -> RangeInclusive<usize> {
+    let share = |runs: usize| runs.div_ceil(turns as usize);
+    share(*RUNS.start())..=share(*RUNS.end())
 }
 
 /// How long a call takes.

@@ -1,7 +1,7 @@
 """Times a program on the official runtime: MODEL INPUTS.npz METHOD THREADS WARM_UP [DATA.ptd].
 
 Of the arrays those named in0, in1, ... count. Prints a line of JSON about loading and the first run, which is counted by
-itself; then, for each line SECONDS RUNS that it reads, runs for that long and at least so often, and prints a line with the
+itself; then, for each line SECONDS FEWEST MOST that it reads, runs for that long or so often, and prints a line with the
 times. Runs of WARM_UP seconds after the first one are not counted. Memory is in MiB: of the process before the load, and at
 most.
 """
@@ -15,8 +15,6 @@ import time
 import numpy as np
 import torch
 from executorch.extension.pybindings import portable_lib
-
-MOST_RUNS = 500
 
 model, inputs, method, threads, warm_up, *data = sys.argv[1:]
 torch.set_num_threads(int(threads))
@@ -44,9 +42,9 @@ while time.perf_counter() - start < float(warm_up):
     run()
 print(json.dumps({"load_ms": load, "first_ms": first, "before_rss_mb": before / 2**20}), flush=True)
 for line in sys.stdin:
-    seconds, runs = line.split()
+    seconds, fewest, most = map(float, line.split())
     times, start = [], time.perf_counter()
-    while len(times) < int(runs) or (len(times) < MOST_RUNS and time.perf_counter() - start < float(seconds)):
+    while len(times) < fewest or (len(times) < most and time.perf_counter() - start < seconds):
         times.append(run())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
     print(json.dumps({"times_ms": times, "peak_rss_mb": peak}), flush=True)

@@ -6,6 +6,7 @@ use sconce::Value;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -76,10 +77,10 @@ impl Official {
         begun
     }
 
-    /// Lets it run for some time, and at least so often. Gives the times.
-    pub(super) fn turn(&mut self, seconds: f64, runs: usize) -> Result<Vec<f64>, Failure> {
-        let said =
-            self.process.stdin.as_mut().map(|input| writeln!(input, "{seconds} {runs}").and_then(|()| input.flush()));
+    /// Lets it run for some time, within these numbers of runs. Gives the times.
+    pub(super) fn turn(&mut self, seconds: f64, runs: RangeInclusive<usize>) -> Result<Vec<f64>, Failure> {
+        let line = format!("{seconds} {} {}", runs.start(), runs.end());
+        let said = self.process.stdin.as_mut().map(|input| writeln!(input, "{line}").and_then(|()| input.flush()));
         match said {
             Some(Ok(())) => self.hear().map(|turn: Turn| turn.times_ms),
             _ => Err(self.failed()),
