@@ -4,6 +4,7 @@ use crate::compare::{self, Tolerances};
 use crate::failure::Failure;
 use crate::golden;
 use crate::output::Output;
+use crate::print;
 use sconce::compile::Archive;
 use sconce::{Error, Module, Options, Source};
 use std::io::Write;
@@ -58,7 +59,12 @@ impl Pair {
                 failed = true;
             }
         }
-        writeln!(out, "{} outputs {}", found.len(), if failed { "differ" } else { "agree" })?;
+        let verdict = match (failed, found.len()) {
+            (true, _) => "differ from",
+            (false, 1) => "agrees with",
+            (false, _) => "agree with",
+        };
+        writeln!(out, "{} {verdict} each operator run by itself", print::counted(found.len(), "output"))?;
         Ok(!failed)
     }
 }
