@@ -10,6 +10,7 @@ slower of both. Prints a table with the ratio of the times, the planned bytes of
 import argparse
 import logging
 import os
+import re
 import subprocess
 import tempfile
 import time
@@ -39,7 +40,7 @@ def ours(sconce, path, backend):
         start = time.perf_counter()
         output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         seconds = time.perf_counter() - start
-    planned = sum(int(line.split()[1]) for line in output.splitlines() if line.endswith("bytes of planned memory"))
+    planned = sum(map(int, re.findall(r": (\d+) bytes of planned memory", output)))
     parts = [int(line.split()[1]) for line in output.splitlines() if line.startswith("xnnpack ")]
     return seconds, planned, sum(parts)
 

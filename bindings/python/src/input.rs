@@ -21,7 +21,11 @@ impl Given {
     /// What an object is, as input `index` of a method. Where the method takes a number, whatever converts to one is that
     /// number: an integer for a floating-point one, a scalar of NumPy.
     pub(crate) fn read(method: Method<'_>, index: usize, object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let wanted = method.input(index);
+        Self::of(method.input(index), &format!("input {index} of `{}`", method.name()), object)
+    }
+
+    /// What an object is, where this is wanted; `place` says where that is.
+    pub(crate) fn of(wanted: Option<ValueInfo<'_>>, place: &str, object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if object.is_none() {
             return Ok(Self::None);
         }
@@ -46,9 +50,9 @@ impl Given {
             return Ok(Self::Str(object.extract()?));
         }
         if !object.hasattr("__array_interface__")? {
-            let (kind, method) = (object.get_type().name()?, method.name());
+            let kind = object.get_type().name()?;
             return Err(PyTypeError::new_err(format!(
-                "input {index} of `{method}` is of type {kind}: neither an array, a tensor, a number, a string nor None"
+                "{place} is of type {kind}: neither an array, a tensor, a number, a string nor None"
             )));
         }
         let (dtype, shape) = match wanted {

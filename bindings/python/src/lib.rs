@@ -32,7 +32,7 @@ mod _sconce {
     #[pymodule_export]
     use crate::ggml::{choices_of_ggml, lower_for_ggml, payloads_of_ggml};
     #[pymodule_export]
-    use crate::model::{Module, Session, backend_names, instruction_sets, operator_names};
+    use crate::model::{Module, Session, backend_names, instruction_sets, operator_names, too_many_threads};
 
     #[pymodule_export]
     #[allow(non_upper_case_globals, reason = "Python's name for it")]

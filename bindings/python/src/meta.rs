@@ -8,8 +8,10 @@ use sconce::format::pte::KernelTypes;
 pub(crate) fn describe<'py>(py: Python<'py>, method: Method<'_>) -> PyResult<Bound<'py, PyDict>> {
     let plan = method.plan();
     let nesting = plan.container_meta_type();
-    let inputs = values(py, method, (0..method.inputs()).map(|i| method.input(i)), plan.inputs().iter())?;
-    let outputs = values(py, method, (0..method.outputs()).map(|i| method.output(i)), plan.outputs().iter())?;
+    let taken = (0..method.inputs()).map(|index| (method.input(index), method.input_name(index)));
+    let given = (0..method.outputs()).map(|index| (method.output(index), method.output_name(index)));
+    let inputs = values(py, method, taken, plan.inputs().iter())?;
+    let outputs = values(py, method, given, plan.outputs().iter())?;
     let backends: Vec<_> = (0..method.delegates()).filter_map(|index| method.backend_name(index)).collect();
     let described = PyDict::new(py);
     described.set_item("name", method.name())?;
@@ -24,12 +26,16 @@ pub(crate) fn describe<'py>(py: Python<'py>, method: Method<'_>) -> PyResult<Bou
 fn values<'a, 'py>(
     py: Python<'py>,
     method: Method<'_>,
-    infos: impl Iterator<Item = Option<ValueInfo<'a>>>,
+    infos: impl Iterator<Item = (Option<ValueInfo<'a>>, Option<&'a str>)>,
     indices: impl Iterator<Item = i32>,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let described: Vec<_> = infos
         .zip(indices)
-        .map(|(info, index)| value(py, info.unwrap_or(ValueInfo::None), is_planned(method, index)))
+        .map(|((info, name), index)| {
+            let described = value(py, info.unwrap_or(ValueInfo::None), is_planned(method, index))?;
+            described.set_item("name", name)?;
+            Ok(described)
+        })
         .collect::<PyResult<_>>()?;
     PyTuple::new(py, described)
 }

@@ -167,3 +167,9 @@ pub(crate) fn backend_names() -> Vec<String> {
 pub(crate) fn instruction_sets() -> Vec<&'static str> {
     sconce::instruction_sets()
 }
+
+/// A sentence for whoever asks for more threads than a run gets.
+#[pyfunction]
+pub(crate) fn too_many_threads(asked: usize) -> Option<String> {
+    sconce::too_many_threads(asked)
+}

@@ -101,3 +101,42 @@ def test_cut_files_are_errors_and_no_crashes():
     for length in range(0, len(program), max(1, len(program) // 50)):
         with pytest.raises(sconce.Error):
             sconce.load(program[:length]).session()
+
+
+def test_a_missing_file_is_one_for_python_too(tmp_path):
+    for load in [sconce.load, lambda path: sconce.load(DIGITS / "digits.pte", data=path)]:
+        with pytest.raises(FileNotFoundError, match="nothing.pte") as caught:
+            load(tmp_path / "nothing.pte")
+        assert isinstance(caught.value, sconce.Error) and caught.value.code == 0x22
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    with pytest.raises(FileNotFoundError):
+        sconce.compile(tmp_path / "nothing.pt2")
+    with pytest.raises(sconce.Error, match="is a folder"):
+        sconce.load(tmp_path)
+
+
+def test_an_export_is_compiled_first():
+    export = GOLDEN / "pt2" / "encoder.pt2"
+    for source in [export, str(export), export.read_bytes(), io.BytesIO(export.read_bytes())]:
+        with pytest.raises(sconce.Error, match="compile it first"):
+            sconce.load(source)
+
+
+def test_numbers_that_cannot_be_are_told():
+    for name in ["threads", "memory_limit", "instruction_limit"]:
+        with pytest.raises(sconce.Error, match=f"{name} is -1, it must not be negative"):
+            sconce.load(DIGITS / "digits.pte", **{name: -1})
+        with pytest.raises(TypeError, match=f"{name} is a whole number"):
+            sconce.load(DIGITS / "digits.pte", **{name: "two"})
+    model = sconce.load(DIGITS / "digits.pte")
+    with pytest.raises(sconce.Error, match="threads is -1"):
+        model.session(threads=-1)
+    assert sconce.load(DIGITS / "digits.pte", threads=0).threads == model.threads
+
+
+def test_very_many_threads_are_a_few():
+    with pytest.warns(UserWarning, match="1000000 threads"):
+        model = sconce.load(DIGITS / "digits.pte", threads=1_000_000)
+    assert 16 <= model.threads < 100_000
+    with pytest.warns(UserWarning, match="100000000000000000000 threads|threads would wait"):
+        model.session(threads=10**20)

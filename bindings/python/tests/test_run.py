@@ -204,3 +204,18 @@ def test_python_goes_on_while_a_program_runs():
         sys.setswitchinterval(interval)
         waiting.join()
     assert during_a_run
+
+
+def test_arguments_go_by_the_names_of_the_export():
+    model = sconce.load(sconce.compile(GOLDEN / "pt2" / "attention.pt2"))
+    names = [info.name for info in model.method_meta().inputs]
+    assert None not in names and len(set(names)) == len(names)
+    inputs, outputs = golden("pt2/attention")
+    for given, wanted in zip(model(**dict(zip(names, inputs))), outputs, strict=True):
+        check(given, wanted)
+    with pytest.raises(TypeError, match="takes no keyword unheard: its inputs are"):
+        model(unheard=inputs[0])
+    with pytest.raises(TypeError, match="twice"):
+        model(*inputs, **{names[0]: inputs[0]})
+    with pytest.raises(TypeError, match="records no names"):
+        sconce.load(GOLDEN / "mlp.pte")(x=numpy.zeros((1, 16), "float32"))

@@ -135,6 +135,55 @@ def test_misuse_of_compile_is_told(net):
         sconce.compile(Net(), (x,))
 
 
+def test_arguments_go_by_name(net):
+    class Named(torch.nn.Module):
+        def forward(self, left, right, *, scale):
+            return left - right * scale
+
+    left, right, scale = torch.randn(3), torch.randn(3), torch.randn(3)
+    exported = torch.export.export(Named(), (left, right), {"scale": scale})
+    model = sconce.load(sconce.compile(exported))
+    assert [info.name for info in model.method_meta().inputs] == ["left", "right", "scale"]
+    wanted = left - right * scale
+    for args, kwargs in [
+        ((left, right), {"scale": scale}),
+        ((left,), {"right": right, "scale": scale}),
+        ((), {"scale": scale, "right": right, "left": left}),
+        ((left, right, scale), {}),
+    ]:
+        torch.testing.assert_close(model(*args, **kwargs), wanted)
+    with pytest.raises(TypeError, match="takes no keyword middle: its inputs are left, right, scale"):
+        model(left, right, scale=scale, middle=left)
+    with pytest.raises(TypeError, match="left twice"):
+        model(left, left=left, right=right, scale=scale)
+    with pytest.raises(TypeError, match="lacks its input right"):
+        model(left=left, scale=scale)
+
+
+def test_quantisation_is_calibrated_with_calls(net):
+    calls = [torch.randn(3, 8) for _ in range(16)]
+    x = torch.randn(3, 8)
+    net = net.eval()
+    program = sconce.compile(net, (torch.zeros(3, 8),), quantize="int8", calibrate=[(call,) for call in calls])
+    error = (sconce.load(program)(x) - net(x)).abs().max()
+    with pytest.warns(UserWarning, match="pass real ones as calibrate"):
+        blind = sconce.compile(net, (torch.zeros(3, 8),), quantize="int8")
+    # Zeros say nothing about what the layers will see.
+    assert error < 0.1 and error * 4 < (sconce.load(blind)(x) - net(x)).abs().max()
+    same_calls = sconce.compile(net, (torch.zeros(3, 8),), quantize="int8", calibrate=[call.numpy() for call in calls])
+    assert same_calls == program
+    with pytest.raises(sconce.Error, match="groups of 7 weights"):
+        sconce.compile(net, (x,), quantize="int4", group_size=7)
+    with pytest.raises(sconce.Error, match="only int4 has groups"):
+        sconce.compile(net, (x,), quantize="int8-dynamic", group_size=32)
+    with pytest.raises(sconce.Error, match="no calls"):
+        sconce.compile(net, (x,), quantize="int8", calibrate=[])
+    with pytest.raises(sconce.Error, match="are for quantize"):
+        sconce.compile(net, (x,), calibrate=[(x,)])
+    with pytest.raises(sconce.Error, match="a call of calibrate"):
+        sconce.compile(net, (x,), quantize="int8", calibrate=[(x, x)])
+
+
 Pair = namedtuple("Pair", ["left", "right"])
 torch.utils._pytree._register_namedtuple(Pair, serialized_type_name=f"{__name__}.Pair")
 

@@ -1,13 +1,19 @@
 //! `sconce check`: runs programs and compares with golden outputs.
-use crate::compare::{Tolerances, compare};
+mod bundle;
+mod judge;
+mod step;
+
+use crate::arguments;
+use crate::compare::Tolerances;
 use crate::failure::Failure;
 use crate::golden::{self, Golden};
 use crate::model::{self, Loading};
-use crate::npy;
+use crate::paint;
 use crate::suite::{self, Sequence, Suite};
 use indicatif::{ProgressBar, ProgressStyle};
+use judge::{Outcome, Standard, judge};
 use sconce::format::{FileKind, bpte};
-use sconce::{Module, Session, Tensor, Value};
+use sconce::{Module, Session};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,22 +28,20 @@ pub(crate) struct Check {
     #[arg(value_name = "GOLDEN.npz")]
     goldens: Vec<PathBuf>,
     /// Relative tolerance of floating-point outputs, for all types
-    #[arg(long)]
+    #[arg(long, value_name = "R", value_parser = arguments::tolerance)]
     rtol: Option<f64>,
     /// Absolute tolerance of floating-point outputs, for all types
-    #[arg(long)]
+    #[arg(long, value_name = "A", value_parser = arguments::tolerance)]
     atol: Option<f64>,
+    /// How many steps of its scale a quantised output may be off; 0 holds quantised programs to the tolerances of others
+    /// [default: 1 without --rtol and --atol, else 0]
+    #[arg(long, value_name = "N", value_parser = arguments::whole_number)]
+    steps: Option<usize>,
+    /// Names what passed, with the largest error
+    #[arg(long, short)]
+    verbose: bool,
     #[command(flatten)]
     loading: Loading,
-}
-
-/// What became of one call.
-enum Outcome {
-    Passed,
-    /// There was nothing to compare with.
-    Skipped,
-    /// What is wrong, one line each.
-    Failed(Vec<String>),
 }
 
 /// The state of a check.
@@ -110,16 +114,21 @@ impl Checker<'_> {
         let name = suite.program.display().to_string();
         self.bar.set_message(name.clone());
         if suite.goldens.is_empty() {
-            self.skipped += 1;
-            return Ok(());
+            return self.skip(&name, "there is no golden file beside it");
         }
         let loading = self.arguments.loading.or_beside(&suite.program);
-        match model::load(&suite.program, loading.options(), &loading.backend) {
+        // Backends are for the exports of a folder.
+        let compiled = self.arguments.model.is_dir() && suite.program.extension().is_some_and(|kind| kind == "pte");
+        let backends = if compiled { &[] } else { &loading.backend[..] };
+        match model::load(&suite.program, loading.options(), backends) {
             Ok(module) => {
                 let sequences = suite.sequences(&module.methods());
                 sequences.into_iter().try_for_each(|sequence| self.sequence(&name, &module, &sequence))
             }
-            Err(failure) => self.fail(&name, suite.goldens.len(), &[failure.message().to_owned()]),
+            Err(failure) => {
+                self.bar.inc(u64::try_from(suite.goldens.len()).unwrap_or(u64::MAX));
+                self.fail(&name, suite.goldens.len(), &[failure.message().to_owned()])
+            }
         }
     }
 
@@ -151,7 +160,7 @@ impl Checker<'_> {
             for (index, case) in suite.test_cases().iter().enumerate() {
                 let title = title(&name, &format!("{method} case {index}"));
                 match module.method_session(method) {
-                    Ok(mut session) => self.call(&title, &mut session, bundled(case))?,
+                    Ok(mut session) => self.call(&title, &mut session, bundle::bundled(case))?,
                     Err(error) => self.fail(&title, 1, &[error.to_string()])?,
                 }
             }
@@ -159,87 +168,64 @@ impl Checker<'_> {
         Ok(())
     }
 
+    /// How outputs are judged.
+    fn standard(&self) -> Standard {
+        let Check { rtol: relative, atol: absolute, steps, .. } = *self.arguments;
+        let tolerances = Tolerances { relative, absolute, ..Tolerances::default() };
+        Standard { tolerances, steps: steps.unwrap_or(usize::from(relative.is_none() && absolute.is_none())) }
+    }
+
     /// Makes one call and counts what became of it.
     fn call(&mut self, title: &str, session: &mut Session, golden: Result<Golden, String>) -> Result<(), Failure> {
-        let tolerances = Tolerances { relative: self.arguments.rtol, absolute: self.arguments.atol };
-        let outcome = golden.and_then(|golden| judge(session, golden, &tolerances));
-        match outcome.unwrap_or_else(|error| Outcome::Failed(vec![error])) {
-            Outcome::Passed => self.passed += 1,
-            Outcome::Skipped => self.skipped += 1,
-            Outcome::Failed(lines) => return self.fail(title, 1, &lines),
-        }
+        let outcome = golden.and_then(|golden| judge(session, golden, &self.standard()));
         self.bar.inc(1);
-        Ok(())
+        match outcome.unwrap_or_else(|error| Outcome::Failed(vec![error])) {
+            Outcome::Passed { words, notable } => {
+                self.passed += 1;
+                if notable || self.arguments.verbose {
+                    self.say(&format!("{}   {title}: {words}", paint::good("ok")))?;
+                }
+                Ok(())
+            }
+            Outcome::Skipped => self.skip(title, "the golden file has no outputs"),
+            Outcome::Failed(lines) => self.fail(title, 1, &lines),
+        }
+    }
+
+    fn skip(&mut self, title: &str, why: &str) -> Result<(), Failure> {
+        self.skipped += 1;
+        if self.arguments.verbose { self.say(&format!("skip {title}: {why}")) } else { Ok(()) }
+    }
+
+    fn say(&mut self, line: &str) -> Result<(), Failure> {
+        let out = &mut *self.out;
+        Ok(self.bar.suspend(|| writeln!(out, "{line}"))?)
     }
 
     fn fail(&mut self, title: &str, calls: usize, lines: &[String]) -> Result<(), Failure> {
         self.failed += calls;
-        self.bar.inc(u64::try_from(calls).unwrap_or(u64::MAX));
-        let out = &mut *self.out;
-        Ok(self.bar.suspend(|| lines.iter().try_for_each(|line| writeln!(out, "FAIL {title}: {line}")))?)
+        lines.iter().try_for_each(|line| self.say(&format!("{} {title}: {line}", paint::bad("FAIL"))))
     }
 
     fn close(self) -> Result<ExitCode, Failure> {
         self.bar.finish_and_clear();
-        write!(self.out, "{} passed, {} failed", self.passed, self.failed)?;
+        let failed = format!("{} failed", self.failed);
+        let failed = if self.failed > 0 { paint::bad(&failed) } else { failed };
+        write!(self.out, "{} passed, {failed}", self.passed)?;
         if self.skipped > 0 {
             write!(self.out, ", {} skipped", self.skipped)?;
         }
         writeln!(self.out)?;
+        if self.passed + self.failed == 0 {
+            self.out.flush()?;
+            let hint =
+                "golden files are NAME.npz or NAME.*.npz beside NAME.pte, with in0, in1, ... and out0, out1, ...";
+            return Err(Failure::new("nothing was checked").hint(hint));
+        }
         Ok(ExitCode::from(u8::from(self.failed > 0)))
     }
 }
 
 fn title(program: &str, label: &str) -> String {
     if label.is_empty() { program.to_owned() } else { format!("{program} [{label}]") }
-}
-
-/// A bundled case as the arrays of a call.
-fn bundled(case: bpte::BundledMethodTestCase<'_>) -> Result<Golden, String> {
-    let array = |value: bpte::Value<'_>| match value.val() {
-        bpte::ValueUnion::Tensor(tensor) => {
-            let sizes = tensor.sizes().iter().map(usize::try_from).collect::<Result<Vec<_>, _>>();
-            let sizes = sizes.map_err(|error| error.to_string())?;
-            let made =
-                Tensor::with_dim_order(tensor.dtype(), &sizes, tensor.dim_order().bytes(), tensor.data().bytes());
-            made.map(|tensor| tensor.to_contiguous()).map_err(|error| error.to_string())
-        }
-        bpte::ValueUnion::Int(value) => number(Value::Int(value.int_val())),
-        bpte::ValueUnion::Double(value) => number(Value::Double(value.double_val())),
-        bpte::ValueUnion::Bool(value) => number(Value::Bool(value.bool_val())),
-        bpte::ValueUnion::None => Err("the bundle has an empty value".to_owned()),
-    };
-    let arrays = |values: sconce::format::flatbuf::Vector<'_, bpte::Value<'_>>| {
-        values.iter().enumerate().map(|(index, value)| Ok((index, array(value)?))).collect::<Result<_, String>>()
-    };
-    Ok(Golden { inputs: arrays(case.inputs())?, outputs: arrays(case.expected_outputs())?, keys: Vec::new() })
-}
-
-fn number(value: Value) -> Result<Tensor, String> {
-    golden::as_array(&value).ok_or_else(|| format!("{} cannot be compared", value.kind()))
-}
-
-/// Makes a call and compares its outputs.
-fn judge(session: &mut Session, mut golden: Golden, tolerances: &Tolerances) -> Result<Outcome, String> {
-    let inputs = golden::bind(session.view(), golden.inputs)?;
-    let outputs = session.run(&golden::borrow(&inputs)).map_err(|error| error.to_string())?;
-    let comparable = outputs.iter().any(|output| golden::as_array(output).is_some());
-    if golden.outputs.is_empty() && comparable {
-        return Ok(Outcome::Skipped);
-    }
-    let mut wrong = Vec::new();
-    for (index, output) in outputs.iter().enumerate() {
-        let verdict = match (golden::as_array(output), golden.outputs.remove(&index)) {
-            (Some(have), Some(want)) => {
-                let want = npy::reinterpret(want, have.dtype());
-                compare(&have, &want, tolerances).map_err(|difference| difference.to_string())
-            }
-            (Some(_), None) => Err("is not in the golden file".to_owned()),
-            (None, Some(_)) => Err(format!("is {}, the golden one is an array", output.kind())),
-            (None, None) => Ok(()),
-        };
-        wrong.extend(verdict.err().map(|text| format!("out{index} {text}")));
-    }
-    wrong.extend(golden.outputs.keys().map(|index| format!("out{index} is in the golden file, the method has none")));
-    Ok(if wrong.is_empty() { Outcome::Passed } else { Outcome::Failed(wrong) })
 }

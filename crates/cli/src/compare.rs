@@ -14,6 +14,8 @@ pub(crate) struct Tolerance {
     pub(crate) relative: f64,
     /// Relative to the largest golden value, or to 1.
     pub(crate) absolute: f64,
+    /// Relative to nothing.
+    pub(crate) slack: f64,
 }
 
 /// The tolerances of a check: what each type allows, unless the caller says otherwise.
@@ -23,9 +25,16 @@ pub(crate) struct Tolerances {
     pub(crate) relative: Option<f64>,
     /// Replaces all absolute ones.
     pub(crate) absolute: Option<f64>,
+    /// What is allowed besides, whatever the numbers are.
+    pub(crate) slack: f64,
 }
 
 impl Tolerances {
+    /// What integers in place of numbers may cost, whatever they are.
+    pub(crate) fn quantised() -> Self {
+        Self { relative: Some(4e-2), absolute: Some(1e-1), slack: 0.0 }
+    }
+
     fn of(&self, dtype: ScalarType) -> Tolerance {
         let (relative, absolute) = match dtype {
             ScalarType::Double | ScalarType::ComplexDouble => (1e-7, 1e-7),
@@ -33,7 +42,8 @@ impl Tolerances {
             ScalarType::BFloat16 => (2e-2, 1e-2),
             _ => (1e-4, 1e-5),
         };
-        Tolerance { relative: self.relative.unwrap_or(relative), absolute: self.absolute.unwrap_or(absolute) }
+        let (relative, absolute) = (self.relative.unwrap_or(relative), self.absolute.unwrap_or(absolute));
+        Tolerance { relative, absolute, slack: self.slack }
     }
 }
 
@@ -45,7 +55,7 @@ pub(crate) enum Difference {
     /// Other sizes.
     Sizes { have: Vec<usize>, want: Vec<usize> },
     /// Other numbers.
-    Values { wrong: usize, count: usize, error: f64, at: Vec<usize>, have: String, want: String },
+    Values { wrong: usize, count: usize, error: f64, real: bool, at: Vec<usize>, have: String, want: String },
 }
 
 impl fmt::Display for Difference {
@@ -53,7 +63,7 @@ impl fmt::Display for Difference {
         match self {
             Self::Type { have, want } => write!(f, "is {have}, the golden one is {want}"),
             Self::Sizes { have, want } => write!(f, "has sizes {have:?}, the golden one {want:?}"),
-            Self::Values { wrong, count, error, at, have, want } => {
+            Self::Values { wrong, count, error, at, have, want, .. } => {
                 write!(f, "largest error {} at {at:?}: {have} instead of {want}", short(*error))?;
                 write!(f, " ({wrong} of {count} elements differ)")
             }
@@ -61,8 +71,18 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Compares a tensor with the golden one.
-pub(crate) fn compare(have: &Tensor, want: &Tensor, tolerances: &Tolerances) -> Result<(), Difference> {
+impl Difference {
+    /// The largest error, if it is a matter of floating-point numbers.
+    pub(crate) fn error(&self) -> Option<f64> {
+        match self {
+            Self::Values { error, real: true, .. } => Some(*error),
+            _ => None,
+        }
+    }
+}
+
+/// Compares a tensor with the golden one, and gives the largest error.
+pub(crate) fn compare(have: &Tensor, want: &Tensor, tolerances: &Tolerances) -> Result<f64, Difference> {
     if have.dtype() != want.dtype() {
         return Err(Difference::Type { have: have.dtype(), want: want.dtype() });
     }
@@ -70,22 +90,28 @@ pub(crate) fn compare(have: &Tensor, want: &Tensor, tolerances: &Tolerances) -> 
         return Err(Difference::Sizes { have: have.sizes().to_vec(), want: want.sizes().to_vec() });
     }
     let (left, right) = (Numbers::of(have), Numbers::of(want));
-    let errors: Vec<(usize, f64)> = match (&left, &right) {
-        (Numbers::Real(left), Numbers::Real(right)) => reals(left, right, tolerances.of(want.dtype())),
+    let (mut errors, mut allowed): (Vec<(usize, f64)>, f64) = (Vec::new(), 0.0);
+    match (&left, &right) {
+        (Numbers::Real(left), Numbers::Real(right)) => {
+            (errors, allowed) = reals(left, right, tolerances.of(want.dtype()))
+        }
         (Numbers::Whole(left), Numbers::Whole(right)) => {
-            unequal(left, right).map(|(index, a, b)| (index, (a - b) as f64)).collect()
+            errors.extend(unequal(left, right).map(|(index, a, b)| (index, (a - b) as f64)));
         }
         (Numbers::Raw(left), Numbers::Raw(right)) => {
-            unequal(left, right).map(|(index, a, b)| (index, f64::from(a) - f64::from(b))).collect()
+            errors.extend(unequal(left, right).map(|(index, a, b)| (index, f64::from(a) - f64::from(b))));
         }
-        _ => Vec::new(),
+        _ => {}
+    }
+    let Some(&(worst, error)) = errors.iter().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs())) else {
+        return Ok(allowed);
     };
-    let Some(&(worst, error)) = errors.iter().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs())) else { return Ok(()) };
     let per_element = (left.len() / want.numel().max(1)).max(1);
     Err(Difference::Values {
         wrong: errors.len(),
         count: left.len(),
         error: error.abs(),
+        real: matches!(right, Numbers::Real(_)),
         at: coordinates(worst / per_element, want.sizes()),
         have: left.short(worst),
         want: right.short(worst),
@@ -96,20 +122,25 @@ fn unequal<'v, T: Copy + PartialEq>(left: &'v [T], right: &'v [T]) -> impl Itera
     left.iter().zip(right).enumerate().filter(|(_, (a, b))| a != b).map(|(index, (&a, &b))| (index, a, b))
 }
 
-/// Indices and errors of the numbers that are too far apart; a NaN or infinity out of place is infinitely far.
-fn reals(have: &[f64], want: &[f64], tolerance: Tolerance) -> Vec<(usize, f64)> {
+/// Indices and errors of the numbers that are too far apart, and the largest error of the others. A NaN or infinity out of
+/// place is infinitely far.
+fn reals(have: &[f64], want: &[f64], tolerance: Tolerance) -> (Vec<(usize, f64)>, f64) {
     let largest = want.iter().filter(|value| value.is_finite()).fold(1.0f64, |most, value| most.max(value.abs()));
-    let error = |(index, (&a, &b)): (usize, (&f64, &f64))| {
-        if a == b || (a.is_nan() && b.is_nan()) {
-            return None;
+    let (mut wrong, mut allowed) = (Vec::new(), 0.0f64);
+    for (index, (&a, &b)) in have.iter().zip(want).enumerate() {
+        let error = match (a - b).abs() {
+            _ if a == b || (a.is_nan() && b.is_nan()) => continue,
+            error if error.is_finite() => error,
+            _ => f64::INFINITY,
+        };
+        let bound = tolerance.absolute * largest + tolerance.relative * b.abs() + tolerance.slack;
+        if error.is_infinite() || error > bound {
+            wrong.push((index, error));
+        } else {
+            allowed = allowed.max(error);
         }
-        if !a.is_finite() || !b.is_finite() {
-            return Some((index, f64::INFINITY));
-        }
-        let error = (a - b).abs();
-        (error > tolerance.absolute * largest + tolerance.relative * b.abs()).then_some((index, error))
-    };
-    have.iter().zip(want).enumerate().filter_map(error).collect()
+    }
+    (wrong, allowed)
 }
 
 /// Where element `index` of a row-major tensor is.
@@ -169,8 +200,8 @@ mod tests {
     #[test]
     fn integers_are_exact_even_where_floats_are_not() {
         let of = |value: i64| Tensor::from_slice(&[value], &[]).unwrap();
-        let far = Tolerances { relative: Some(1.0), absolute: Some(1.0) };
-        assert_eq!(compare(&of(i64::MAX), &of(i64::MAX), &far), Ok(()));
+        let far = Tolerances { relative: Some(1.0), absolute: Some(1.0), slack: 1.0 };
+        assert_eq!(compare(&of(i64::MAX), &of(i64::MAX), &far), Ok(0.0));
         let difference = compare(&of(i64::MAX - 1), &of(i64::MAX), &far).unwrap_err().to_string();
         assert!(difference.contains("9223372036854775806 instead of 9223372036854775807"), "{difference}");
     }
@@ -191,8 +222,16 @@ mod tests {
         );
         assert!(close(ScalarType::Half, 1.005, &default) && !close(ScalarType::Half, 1.008, &default));
         assert!(close(ScalarType::BFloat16, 1.0234375, &default) && !close(ScalarType::BFloat16, 1.0390625, &default));
-        let wide = Tolerances { relative: Some(0.1), absolute: None };
+        let wide = Tolerances { relative: Some(0.1), ..Tolerances::default() };
         assert!(close(ScalarType::Double, 1.09, &wide));
+    }
+
+    #[test]
+    fn slack_is_the_same_beside_large_numbers() {
+        let step = Tolerances { relative: Some(0.0), absolute: Some(0.0), slack: 0.5 };
+        let compare = |have: &[f32]| compare(&floats(have), &floats(&[0.0, 1000.0]), &step);
+        assert_eq!(compare(&[0.5, 999.75]), Ok(0.5));
+        assert_eq!(compare(&[0.0, 1000.75]).unwrap_err().error(), Some(0.75));
     }
 
     #[test]

@@ -1,13 +1,20 @@
 //! `sconce compile`: from an exported program to one that runs.
 mod calibration;
+mod proof;
 mod quantization;
+mod report;
 
-use crate::compare::{self, Tolerances};
+use crate::compare::Tolerances;
 use crate::failure::Failure;
-use crate::{golden, model};
+use crate::model;
+use crate::output::Output;
+use crate::progress::Progress;
+use proof::Pair;
+use sconce::Options;
 use sconce::compile::ggml::{Ggml, Weights};
-use sconce::compile::{Archive, Compiled, Export, emit, memory::Tiers, options, options_with, partition::Report};
-use sconce::{Module, Options};
+use sconce::compile::memory::{Plan, Tiers};
+use sconce::compile::{Archive, Compiled, Export, Options as Settings, debug::DebugMap, emit, options, options_with};
+use sconce::format::FileKind;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -55,40 +62,33 @@ pub(crate) struct Compile {
 
 impl Compile {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<ExitCode, Failure> {
-        let output = self.output.clone().unwrap_or_else(|| self.model.with_extension("pte"));
-        let (compiled, twin) = self.compile()?;
-        write(&output, &compiled.program)?;
-        if let (Some(path), Some(data)) = (&self.external_weights, &compiled.data) {
-            write(path, data)?;
-        }
-        if let (Some(path), Some(plan)) = (&self.draw_memory, compiled.memory.first()) {
-            write(path, plan.svg().as_bytes())?;
-        }
-        if let (Some(path), Some(map)) = (&self.debug_map, &compiled.debug) {
-            write(path, map.json().as_bytes())?;
-        }
-        if self.explain {
-            compiled.report.refused.iter().try_for_each(|refused| writeln!(out, "{refused}"))?;
-        }
-        table(&compiled.report, out)?;
-        writeln!(out, "{}: {} bytes", output.display(), compiled.program.len())?;
-        for plan in &compiled.memory {
-            let parts: Vec<String> = plan.arenas.iter().map(u64::to_string).collect();
-            let parts = if parts.len() > 1 { format!(" ({})", parts.join(" + ")) } else { String::new() };
-            writeln!(out, "{}: {} bytes of planned memory{parts}", plan.method, plan.total())?;
-        }
-        if let Some(quantized) = &compiled.quantized {
-            self.quantization.print(quantized, out)?;
-        }
-        twin.map_or(Ok(ExitCode::SUCCESS), |twin| self.compare(&compiled, &twin, out))
-    }
-
-    /// The program, and its twin without backends to compare it with.
-    fn compile(&self) -> Result<(Compiled, Option<Compiled>), Failure> {
+        let path = self.output.clone().unwrap_or_else(|| self.model.with_extension("pte"));
+        let progress = Progress::start("compiling");
         let file = open(&self.model)?;
         let archive = archive(&self.model, file.bytes())?;
+        self.check_paths(&path)?;
+        let options = self.settings(&archive)?;
+        let compiled = self.compile(&archive, &options)?;
+        progress.now("loading the compiled program");
+        let missing = self.write(&path, &compiled)?;
+        drop(progress);
+        self.print(&compiled, out)?;
+        let agrees = if self.check { self.compare(&archive, &compiled, options, out)? } else { true };
+        writeln!(out, "{}", report::sentence(&compiled.report, &path, &compiled.program))?;
+        if let Some(backends) = missing {
+            writeln!(out, "it was not tried: this build lacks {backends}")?;
+        }
+        compiled.quantized.iter().try_for_each(|quantized| self.quantization.print_json(quantized, out))?;
+        Ok(if agrees { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn compile(&self, archive: &Archive<'_>, options: &Settings) -> Result<Compiled, Failure> {
+        sconce::compile::compile(archive, options).map_err(|error| failed(&self.model, error))
+    }
+
+    fn settings(&self, archive: &Archive<'_>) -> Result<Settings, Failure> {
         let names = self.backend.iter().map(String::as_str);
-        let own = Ggml { blocks: self.quantization.blocks(&self.backend)?, weights: self.weights(&archive)? };
+        let own = Ggml { blocks: self.quantization.blocks(&self.backend)?, weights: self.weights(archive)? };
         let mut options = options_with(names, &own).map_err(|error| Failure::usage(error.to_string()))?;
         options.emit = emit::Options {
             stack_traces: self.stack_traces,
@@ -98,13 +98,78 @@ impl Compile {
         if !self.arena.is_empty() {
             options.planner = Box::new(Tiers { limits: self.arena.clone() });
         }
-        options.quantization = self.quantization.quantization(&archive)?;
-        let compile =
-            |options: &_| sconce::compile::compile(&archive, options).map_err(|error| failed(&self.model, error));
-        let compiled = compile(&options)?;
+        options.quantization = self.quantization.quantization(archive)?;
+        Ok(options)
+    }
+
+    /// Writes the program and what goes beside it, all or nothing, if the program can be loaded. The backends for that are
+    /// told that this build lacks.
+    fn write(&self, path: &Path, compiled: &Compiled) -> Result<Option<String>, Failure> {
+        let (plan, map) = (compiled.memory.first().map(Plan::svg), compiled.debug.as_ref().map(DebugMap::json));
+        let files = [
+            (self.external_weights.as_deref(), compiled.data.as_deref()),
+            (self.draw_memory.as_deref(), plan.as_deref().map(str::as_bytes)),
+            (self.debug_map.as_deref(), map.as_deref().map(str::as_bytes)),
+        ];
+        let program = Output::new(path, &compiled.program)?;
+        let asked = files.into_iter().filter_map(|(path, bytes)| path.zip(bytes));
+        let beside = asked.map(|(path, bytes)| Output::new(path, bytes)).collect::<Result<Vec<_>, _>>()?;
+        let weights = beside.first().filter(|_| compiled.data.is_some()).and_then(Output::draft);
+        let missing = proof::load(&program, self.options(weights))?;
+        beside.into_iter().chain([program]).try_for_each(Output::keep)?;
+        Ok(missing)
+    }
+
+    /// Every file is another one.
+    fn check_paths(&self, program: &Path) -> Result<(), Failure> {
+        let outputs =
+            [Some(program), self.external_weights.as_deref(), self.debug_map.as_deref(), self.draw_memory.as_deref()];
+        let mut seen = vec![&*self.model];
+        for path in outputs.into_iter().flatten() {
+            let regular = !path.exists() || path.is_file();
+            if regular && seen.contains(&path) {
+                let text = format!("{} would be read and written, or written twice", path.display());
+                return Err(
+                    Failure::usage(text).hint("give each output a name of its own, the program with `-o MODEL.pte`")
+                );
+            }
+            seen.push(path);
+        }
+        Ok(())
+    }
+
+    /// How to load the program, with its weights where they lie.
+    fn options(&self, weights: Option<&Path>) -> Options {
+        let kept = self.weights.as_deref();
+        weights.into_iter().chain(kept).fold(Options::new(), Options::data)
+    }
+
+    /// Runs the program and its twin without backends, quantised alike, on the inputs of the export.
+    fn compare(
+        &self,
+        archive: &Archive<'_>,
+        compiled: &Compiled,
+        mut options: Settings,
+        out: &mut dyn Write,
+    ) -> Result<bool, Failure> {
+        let _progress = Progress::start("comparing with each operator by itself");
         (options.partitioners, options.emit) = (Vec::new(), emit::Options::default());
-        let twin = self.check.then(|| compile(&options)).transpose()?;
-        Ok((compiled, twin))
+        let plain = self.compile(archive, &options)?;
+        let pair = Pair {
+            compiled: self.options(self.external_weights.as_deref()).load(&compiled.program)?,
+            plain: Options::new().plan(false).load(&plain.program)?,
+        };
+        let tolerances = compiled.quantized.as_ref().map_or_else(Tolerances::default, |_| Tolerances::quantised());
+        pair.compare(archive, &tolerances, out)
+    }
+
+    fn print(&self, compiled: &Compiled, out: &mut dyn Write) -> Result<(), Failure> {
+        if self.explain {
+            compiled.report.refused.iter().try_for_each(|refused| writeln!(out, "{refused}"))?;
+        }
+        report::table(&compiled.report, out)?;
+        compiled.memory.iter().try_for_each(|plan| report::memory(plan, out))?;
+        compiled.quantized.iter().try_for_each(|quantized| self.quantization.print(quantized, out))
     }
 
     /// The weights that stay in a file.
@@ -121,41 +186,6 @@ impl Compile {
         }
         Ok(Some(weights))
     }
-
-    /// Runs the program and its twin, operator by operator, on the inputs of the export.
-    fn compare(&self, compiled: &Compiled, twin: &Compiled, out: &mut dyn Write) -> Result<ExitCode, Failure> {
-        let file = open(&self.model)?;
-        let archive = archive(&self.model, file.bytes())?;
-        let inputs: Option<Vec<_>> =
-            archive.models.iter().map(|own| Some((own.method(), calibration::samples(own)?))).collect();
-        let Some(inputs) = inputs else {
-            let hint = "use `sconce check` with golden files";
-            return Err(Failure::new("the export does not tell its inputs").hint(hint));
-        };
-        let data = self.external_weights.iter().chain(&self.weights).fold(Options::new(), Options::data);
-        let outputs = |module: Module| -> Result<Vec<_>, Failure> {
-            let mut outputs = Vec::new();
-            for (method, inputs) in &inputs {
-                let mut session = module.method_session(method)?;
-                let bound = golden::bind(session.view(), inputs.clone()).map_err(Failure::new)?;
-                outputs.extend(session.run(&golden::borrow(&bound))?.iter().filter_map(golden::as_array));
-            }
-            Ok(outputs)
-        };
-        let found = outputs(data.load(&compiled.program)?)?;
-        let plain = outputs(Options::new().plan(false).load(&twin.program)?)?;
-        let quantized = compiled.quantized.is_some();
-        let tolerances = Tolerances { relative: quantized.then_some(4e-2), absolute: quantized.then_some(1e-1) };
-        let mut failed = found.len() != plain.len();
-        for (number, (found, plain)) in found.iter().zip(&plain).enumerate() {
-            if let Err(complaint) = compare::compare(found, plain, &tolerances) {
-                writeln!(out, "FAIL out{number} {complaint}")?;
-                failed = true;
-            }
-        }
-        writeln!(out, "{} outputs {}", found.len(), if failed { "differ" } else { "agree" })?;
-        Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-    }
 }
 
 /// The bytes of an arena; a K is 1024 of them, an M 1024 of those.
@@ -171,31 +201,27 @@ fn arena(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| "write bytes as 4096, 64K, 2M or any".to_owned())
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    std::fs::write(path, bytes).map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
-}
-
 fn failed(path: &Path, error: impl std::fmt::Display) -> Failure {
     Failure::new(format!("{}: {error}", path.display()))
 }
 
 fn open(path: &Path) -> Result<Export, Failure> {
+    if path.is_dir() {
+        return Err(model::folder(path));
+    }
     Export::open(path).map_err(|error| model::unreadable(path, &error))
 }
 
 fn archive<'f>(path: &Path, file: &'f [u8]) -> Result<Archive<'f>, Failure> {
-    Archive::read(file).map_err(|error| failed(path, error))
-}
-
-/// Who runs how many calls.
-fn table(report: &Report, out: &mut dyn Write) -> Result<(), Failure> {
-    writeln!(out, "{:<10} {:>6} {:>6}", "", "parts", "calls")?;
-    for (backend, parts, calls) in report.by_backend() {
-        writeln!(out, "{backend:<10} {parts:>6} {calls:>6}")?;
-    }
-    writeln!(out, "{:<10} {:>6} {:>6}", "operators", "", report.left)?;
-    writeln!(out, "{:<10} {:>6} {:>6}", "all", report.delegated.len(), report.calls())?;
-    Ok(())
+    Archive::read(file).map_err(|error| match model::kind(file) {
+        Some(FileKind::Program) => {
+            let text = format!("{} is a program already", path.display());
+            Failure::new(text).hint(format!("`sconce run {}` runs it", path.display()))
+        }
+        _ => {
+            failed(path, error).hint("`torch.export.save(torch.export.export(model, (x,)), \"model.pt2\")` writes one")
+        }
+    })
 }
 
 /// The program that an exported one becomes with these backends.

@@ -18,7 +18,7 @@ pub(crate) fn run(out: &mut dyn Write) -> Result<ExitCode, Failure> {
     let picture = image::load_from_memory(SAMPLE).map_err(Failure::new)?;
     let mut session = Options::new().threads(1).load(PROGRAM)?.session()?;
     let takes = session.view().input(0).unwrap_or(ValueInfo::None);
-    let image = image_input::tensor(&picture, &takes, &ImageOptions::default()).map_err(Failure::new)?;
+    let image = image_input::prepare(&picture, &takes, &ImageOptions::default()).map_err(Failure::new)?.tensor;
     let start = Instant::now();
     let outputs = session.run(&[(&image).into()])?;
     let microseconds = start.elapsed().as_secs_f64() * 1e6;
@@ -29,7 +29,7 @@ pub(crate) fn run(out: &mut dyn Write) -> Result<ExitCode, Failure> {
         writeln!(out, "This is a {} ({percent:.1} %, recognised in {microseconds:.0} µs).", guess.label)?;
     }
     writeln!(out)?;
-    writeln!(out, "Run a program of your own:  sconce run MODEL.pte --input x.npy")?;
+    writeln!(out, "Run a program of your own:  sconce run MODEL.pte x.npy")?;
     writeln!(out, "All commands:               sconce --help")?;
     Ok(ExitCode::SUCCESS)
 }

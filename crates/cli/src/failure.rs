@@ -69,9 +69,13 @@ impl From<sconce::Error> for Failure {
         use sconce::core::Error::At;
         let failure = Self::new(&error);
         match &error {
-            MissingOperators { .. } | MissingBackends { .. } => {
+            MissingOperators { .. } => {
                 failure.hint("`sconce inspect` shows what the program asks for and what this build has")
             }
+            MissingBackends { .. } => failure.hint(
+                "`sconce compile MODEL.pt2 --backend xnnpack` makes a program of the export that runs here; `sconce inspect` \
+                 shows what this one asks for",
+            ),
             // A value of the program that cannot be found is one that another file keeps.
             Core(At { site: Site::Value(_), fault: Fault { code: Code::NotFound, .. } }) => {
                 failure.hint("the program keeps tensors in a .ptd file: pass it with `--data FILE.ptd`")

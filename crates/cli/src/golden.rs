@@ -1,26 +1,50 @@
-//! Archives of arrays, `.npz`: inputs and outputs of one call under the keys `in0, in1, ...` and `out0, out1, ...`.
+//! Archives of arrays, `.npz`: inputs and outputs of one call under the keys `in0, in1, ...` and `out0, out1, ...`, or under
+//! the names that the program records for them.
 //!
 //! Numbers count over all flattened inputs and outputs of the method. What is not a tensor is a zero-dim array, or left
 //! out: an input then takes the value that the program recorded. Other keys are ignored.
-use crate::npy;
+use crate::failure::Failure;
+use crate::names::{self, number};
+use crate::{npy, output};
 use sconce::core::{Method, ValueInfo};
 use sconce::{Input, ScalarType, Tensor, Value};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufReader, BufWriter};
+use std::io::{BufReader, Cursor};
 use std::path::Path;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 /// The arrays of one call, by number.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Golden {
     /// `in0, in1, ...`
     pub(crate) inputs: BTreeMap<usize, Tensor>,
     /// `out0, out1, ...`
     pub(crate) outputs: BTreeMap<usize, Tensor>,
+    /// What lies under other keys, which may be names of the program.
+    pub(crate) named: BTreeMap<String, Tensor>,
     /// All keys, for messages.
     pub(crate) keys: Vec<String>,
+}
+
+impl Golden {
+    /// The same with the arrays under names that the method records at their numbers.
+    pub(crate) fn of(mut self, method: Method<'_>) -> Result<Self, String> {
+        for (names, arrays, prefix) in
+            [(names::inputs(method), &mut self.inputs, "in"), (names::outputs(method), &mut self.outputs, "out")]
+        {
+            for (index, name) in names.into_iter().enumerate() {
+                let Some((name, array)) = name.and_then(|name| Some((name, self.named.remove(name)?))) else {
+                    continue;
+                };
+                if arrays.insert(index, array).is_some() {
+                    return Err(format!("`{name}` and `{prefix}{index}` are the same: give one of them"));
+                }
+            }
+        }
+        Ok(self)
+    }
 }
 
 /// Reads the arrays of an `.npz`.
@@ -39,25 +63,22 @@ pub(crate) fn read(path: &Path) -> Result<Golden, String> {
             (_, Some(number)) => Some((&mut golden.outputs, number)),
             _ => None,
         };
-        if let Some((arrays, number)) = place {
-            arrays.insert(number, npy::read(&mut entry).map_err(|error| at(format!("{key}: {error}")))?);
+        match (place, npy::read(&mut entry)) {
+            (Some((arrays, number)), array) => {
+                arrays.insert(number, array.map_err(|error| at(format!("{key}: {error}")))?);
+            }
+            // What cannot be read is no input or output either.
+            (None, array) => golden.named.extend(array.map(|array| (key.clone(), array))),
         }
         golden.keys.push(key);
     }
     Ok(golden)
 }
 
-/// The number of a key such as `in12`.
-fn number(key: &str, prefix: &str) -> Option<usize> {
-    let digits = key.strip_prefix(prefix)?;
-    if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
-}
-
 /// Writes values under a prefix, `out0, out1, ...`. Values without a NumPy form (none, strings) are left out.
-pub(crate) fn write(path: &Path, prefix: &str, values: &[Value]) -> Result<(), String> {
-    let failed = |error: &dyn std::fmt::Display| format!("cannot write {}: {error}", path.display());
-    let file = File::create(path).map_err(|error| failed(&error))?;
-    let mut archive = ZipWriter::new(BufWriter::new(file));
+pub(crate) fn write(path: &Path, prefix: &str, values: &[Value]) -> Result<(), Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::new(format!("cannot write {}: {error}", path.display()));
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for (index, value) in values.iter().enumerate() {
         let Some(tensor) = as_array(value) else { continue };
         let large = tensor.bytes().len() > 1 << 31;
@@ -65,8 +86,7 @@ pub(crate) fn write(path: &Path, prefix: &str, values: &[Value]) -> Result<(), S
         archive.start_file(format!("{prefix}{index}.npy"), options).map_err(|error| failed(&error))?;
         npy::write(&mut archive, &tensor).map_err(|error| failed(&error))?;
     }
-    archive.finish().map_err(|error| failed(&error))?;
-    Ok(())
+    output::write(path, archive.finish().map_err(|error| failed(&error))?.get_ref())
 }
 
 /// A value as an array: numbers have no dimensions.
@@ -94,7 +114,8 @@ pub(crate) fn bind(method: Method<'_>, mut given: BTreeMap<usize, Tensor>) -> Re
             (Some(array), ValueInfo::Tensor { dtype, .. }) => Ok(Some(Value::Tensor(npy::reinterpret(array, dtype)))),
             (Some(array), info) => as_value(&array, info).map(Some),
             (None, ValueInfo::Tensor { .. }) => {
-                Err(format!("in{index} of `{}`, {}, is missing", method.name(), sconce::describe(&info)))
+                let input = names::input(method, index);
+                Err(format!("{input} of `{}`, {}, is missing", method.name(), sconce::describe(&info)))
             }
             (None, _) => Ok(None),
         }
@@ -128,15 +149,6 @@ pub(crate) fn borrow(bound: &Bound) -> Vec<Input<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn keys_have_plain_numbers() {
-        assert_eq!(number("in0", "in"), Some(0));
-        assert_eq!(number("out12", "out"), Some(12));
-        for key in ["in", "input0", "in+1", "in-1", "int", "out0"] {
-            assert_eq!(number(key, "in"), None, "{key}");
-        }
-    }
 
     #[test]
     fn outputs_are_read_back() {

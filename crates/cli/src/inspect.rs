@@ -1,10 +1,13 @@
 //! `sconce inspect`: what is inside a file. A report is gathered first, then printed as text or as JSON.
+mod text;
+
+use crate::arguments;
 use crate::bench;
 use crate::failure::Failure;
 use crate::golden;
 use crate::listing::{self, Line, Port};
 use crate::model::{self, Loading};
-use crate::print::{bytes, table};
+use crate::names;
 use sconce::core::{Method, Registry as _};
 use sconce::format::pte::{InstructionArguments, KernelTypes, Payload};
 use sconce::format::{FileKind, bpte, ptd};
@@ -13,7 +16,6 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -39,8 +41,8 @@ pub(crate) struct Inspect {
     #[arg(long, value_name = "FILE.ptd")]
     data: Vec<PathBuf>,
     /// Threads for which the memory of a session is computed
-    #[arg(long, value_name = "N", default_value = "1")]
-    threads: NonZeroUsize,
+    #[arg(long, value_name = "N", default_value = "1", value_parser = arguments::threads)]
+    threads: usize,
     /// Plans without methods that round more than plain sums of products do
     #[arg(long)]
     exact: bool,
@@ -62,10 +64,17 @@ struct ProgramReport {
     /// The part that describes the methods.
     program_bytes: u64,
     constant_bytes: u64,
-    /// Bytes of every segment.
-    segments: Vec<u64>,
+    segments: Vec<Segment>,
     named_data: Vec<Entry>,
     methods: Vec<MethodReport>,
+}
+
+/// A part of the file after the description of the methods.
+#[derive(Debug, Serialize)]
+struct Segment {
+    /// Where it begins in the file.
+    offset: u64,
+    size: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -177,7 +186,7 @@ impl Inspect {
     /// Looks at programs that this build cannot run, too.
     fn options(&self) -> Options {
         let loading =
-            Loading { data: self.data.clone(), threads: Some(self.threads), exact: self.exact, ..Loading::default() };
+            Loading { data: self.data.clone(), threads: self.threads, exact: self.exact, ..Loading::default() };
         loading.options().lazy(true).memory_limit(usize::MAX)
     }
 
@@ -231,14 +240,24 @@ impl Inspect {
             bytes: program.loader().size(),
             program_bytes: content.header().program_size,
             constant_bytes: stored.saturating_add(inline as u64),
-            segments: root.segments().iter().map(|segment| segment.size()).collect(),
+            segments: root
+                .segments()
+                .iter()
+                .zip(0..)
+                .map(|(segment, index)| Segment {
+                    offset: content.segment(index).map_or(0, |range| range.start),
+                    size: segment.size(),
+                })
+                .collect(),
             named_data: root.named_data().iter().map(entry).collect(),
             methods: program.methods().map(|method| self.method(module, method)).collect(),
         }
     }
 
     fn method(&self, module: &Module, method: Method<'_>) -> MethodReport {
-        let ports = |infos: Vec<Option<sconce::core::ValueInfo<'_>>>| infos.iter().flatten().map(Port::new).collect();
+        let ports = |infos: Vec<Option<sconce::core::ValueInfo<'_>>>, names: Vec<Option<&str>>| {
+            infos.iter().flatten().zip(names).map(|(info, name)| Port::new(info, name)).collect()
+        };
         let chains = method.plan().chains();
         // What cannot be loaded is not planned either.
         let planned = module.planned_calls(method.name()).unwrap_or_default();
@@ -249,8 +268,8 @@ impl Inspect {
         let of_calls = times.get(method.delegates()..).unwrap_or_default();
         MethodReport {
             name: method.name().to_owned(),
-            inputs: ports((0..method.inputs()).map(|index| method.input(index)).collect()),
-            outputs: ports((0..method.outputs()).map(|index| method.output(index)).collect()),
+            inputs: ports((0..method.inputs()).map(|index| method.input(index)).collect(), names::inputs(method)),
+            outputs: ports((0..method.outputs()).map(|index| method.output(index)).collect(), names::outputs(method)),
             instructions: chains.iter().map(|chain| chain.instructions().len()).sum(),
             delegates: self.delegates(module, method, &times),
             planned: planned_report(&operators, &planned, reason, (of_calls, &plans)),
@@ -405,133 +424,4 @@ fn tensors(path: &Path) -> Result<Report, Failure> {
     };
     let entries = (0..data.len()).map(entry).collect();
     Ok(Report::Tensors { file, bytes: size, entries })
-}
-
-impl Report {
-    fn print(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        match self {
-            Report::Program(program) => program.print(out),
-            Report::Tensors { file, bytes: size, entries } => {
-                writeln!(out, "{file}: data, {} in {} entries", bytes(*size), entries.len())?;
-                print_entries(out, entries)
-            }
-            Report::Bundle { file, bytes: size, tests, program } => {
-                writeln!(out, "{file}: bundled program, {}", bytes(*size))?;
-                for suite in tests {
-                    writeln!(out, "  {} test case(s) for `{}`", suite.cases, suite.method)?;
-                }
-                program.print(out)
-            }
-        }
-    }
-}
-
-/// Of how many segments or named entries a program may have to see each in print. The exporter gives every weight one; JSON
-/// always has them all.
-const LISTED: usize = 8;
-
-fn print_entries(out: &mut dyn Write, entries: &[Entry]) -> Result<(), Failure> {
-    let row = |entry: &Entry| {
-        vec![entry.name.clone(), entry.tensor.clone().unwrap_or_else(|| "opaque".to_owned()), bytes(entry.bytes)]
-    };
-    Ok(table(out, "  ", &entries.iter().map(row).collect::<Vec<_>>(), &[])?)
-}
-
-impl ProgramReport {
-    fn print(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        writeln!(out, "{}: program, {}", self.file, bytes(self.bytes))?;
-        let mut rows = vec![vec!["methods and metadata".to_owned(), bytes(self.program_bytes)]];
-        rows.push(vec!["constants".to_owned(), bytes(self.constant_bytes)]);
-        if self.segments.len() > LISTED {
-            rows.push(vec![format!("{} segments", self.segments.len()), bytes(self.segments.iter().sum())]);
-        } else {
-            let row = |(index, &size)| vec![format!("segment {index}"), bytes(size)];
-            rows.extend(self.segments.iter().enumerate().map(row));
-        }
-        let named = &self.named_data;
-        if named.len() > LISTED {
-            let size = named.iter().map(|entry| entry.bytes).sum();
-            rows.push(vec![format!("named data, {} entries", named.len()), bytes(size)]);
-        }
-        table(out, "  ", &rows, &[])?;
-        if (1..=LISTED).contains(&named.len()) {
-            writeln!(out, "  named data")?;
-            print_entries(out, named)?;
-        }
-        self.methods.iter().try_for_each(|method| method.print(out))
-    }
-}
-
-impl MethodReport {
-    fn print(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        writeln!(out, "\nmethod `{}`, {} instruction(s)", self.name, self.instructions)?;
-        for (name, ports) in [("in", &self.inputs), ("out", &self.outputs)] {
-            let rows = ports.iter().enumerate().map(|(index, port)| vec![format!("{name}{index}"), port.text.clone()]);
-            table(out, "  ", &rows.collect::<Vec<_>>(), &[])?;
-        }
-        let availability = |present: bool| if present { "" } else { "not in this build" }.to_owned();
-        section(out, "operators", &self.operators, |row| {
-            let part = |count: usize, path: &str| match count {
-                0 => None,
-                count if count == row.calls => Some(path.to_owned()),
-                count => Some(format!("{count} of them {path}")),
-            };
-            let paths = [part(row.planned, "planned"), part(row.once, "once, at load")];
-            let path = paths.into_iter().flatten().collect::<Vec<_>>().join(", ");
-            let path = if row.present { path } else { availability(false) };
-            vec![format!("{} x", row.calls), row.name.clone(), path]
-        })?;
-        section(out, "delegates", &self.delegates, |row| {
-            vec![row.backend.clone(), bytes(row.payload_bytes), availability(row.present)]
-        })?;
-        let PlannedReport { calls, of, reason, runs } = &self.planned;
-        if *of > 0 || !runs.is_empty() {
-            let reason = reason.as_ref().map_or_else(String::new, |reason| format!("; {reason}"));
-            writeln!(out, "  {calls} of {of} kernel calls are planned, in {} run(s){reason}", runs.len())?;
-        }
-        section(out, "external tensors", &self.external, |row| {
-            let given = if row.present { "" } else { "not given: pass its file with --data" };
-            vec![row.name.clone(), bytes(row.bytes), given.to_owned()]
-        })?;
-        self.memory.print(out)?;
-        section(out, "plan", self.plan.as_deref().unwrap_or_default(), Line::row)?;
-        for (index, delegate) in self.delegates.iter().enumerate().filter(|(_, delegate)| !delegate.steps.is_empty()) {
-            writeln!(out, "  delegate {index}, {}", delegate.backend)?;
-            delegate.steps.iter().try_for_each(|step| writeln!(out, "    {step}"))?;
-        }
-        for run in self.planned.runs.iter().filter(|run| !run.steps.is_empty()) {
-            writeln!(out, "  instructions {} to {}, {} calls", run.first, run.last, run.calls)?;
-            run.steps.iter().try_for_each(|step| writeln!(out, "    {step}"))?;
-        }
-        Ok(())
-    }
-}
-
-fn section<T>(out: &mut dyn Write, title: &str, items: &[T], row: impl Fn(&T) -> Vec<String>) -> Result<(), Failure> {
-    if !items.is_empty() {
-        writeln!(out, "  {title}")?;
-        table(out, "    ", &items.iter().map(row).collect::<Vec<_>>(), &[])?;
-    }
-    Ok(())
-}
-
-impl MemoryReport {
-    fn print(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        let size = |count: usize| bytes(count as u64);
-        let mut rows = vec![vec!["values and tensor records".to_owned(), size(self.state)]];
-        let arenas = self.arenas.iter().enumerate().filter(|(index, arena)| *index > 0 || **arena > 0);
-        rows.extend(arenas.map(|(index, &arena)| {
-            let name = if index == 0 { "unplanned tensors".to_owned() } else { format!("arena {index}") };
-            vec![name, size(arena)]
-        }));
-        rows.push(vec!["scratch".to_owned(), self.scratch.map_or("unknown".to_owned(), size)]);
-        let total = if self.unknown.is_some() { "total without scratch" } else { "total" };
-        rows.push(vec![total.to_owned(), size(self.total)]);
-        writeln!(out, "  RAM of a session on {} thread(s)", self.threads)?;
-        table(out, "    ", &rows, &[])?;
-        if let Some(reason) = &self.unknown {
-            writeln!(out, "    scratch is unknown: {reason}")?;
-        }
-        Ok(())
-    }
 }

@@ -119,6 +119,9 @@ fn integer(plan: ExecutionPlan<'_>, item: i64) -> String {
 /// An input or output of a method, for JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct Port {
+    /// What the program calls it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     dtype: Option<&'static str>,
@@ -135,7 +138,8 @@ pub(crate) struct Port {
 
 impl Port {
     /// What a method takes or gives at one place.
-    pub(crate) fn new(info: &ValueInfo<'_>) -> Self {
+    pub(crate) fn new(info: &ValueInfo<'_>, name: Option<&str>) -> Self {
+        let name = name.map(str::to_owned);
         let kind = match info {
             ValueInfo::None => "none",
             ValueInfo::Tensor { .. } => "tensor",
@@ -146,7 +150,7 @@ impl Port {
             ValueInfo::List => "list",
         };
         let text = sconce::describe(info);
-        let plain = Self { kind, dtype: None, sizes: None, dim_order: None, dynamic: None, text };
+        let plain = Self { name, kind, dtype: None, sizes: None, dim_order: None, dynamic: None, text };
         let ValueInfo::Tensor { dtype, shape, dynamic } = info else { return plain };
         let order = shape.order().to_vec();
         let text = match shape.is_contiguous() {

@@ -4,27 +4,33 @@
 //! [`Failure`], printed here. Exit codes: 0 done, 1 failed, 2 called in a way that cannot work.
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod bench;
 mod check;
 mod compare;
 mod compile;
 mod demo;
 mod failure;
+mod fill;
 mod golden;
 mod image_input;
 mod inspect;
 mod listing;
 mod model;
+mod names;
 mod npy;
 mod numbers;
-mod official;
+mod output;
 mod pack;
+mod paint;
 mod print;
+mod progress;
 mod ranking;
 mod run;
 mod suite;
+mod times;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::Failure;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
@@ -82,8 +88,22 @@ fn long_version() -> &'static str {
     &TEXT
 }
 
+/// The arguments of this call, or how it ends that there are none.
+fn parse() -> Result<Arguments, ExitCode> {
+    let command = arguments::with_negative_numbers(Arguments::command());
+    let commands: Vec<String> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    let parsed = command.try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    parsed.map_err(|error| match arguments::unknown_command(&error, &commands) {
+        Some(failure) => failure.report(),
+        None => error.exit(),
+    })
+}
+
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match parse() {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
     let mut out = BufWriter::new(std::io::stdout());
     let result = match arguments.command {
         Some(command) => command.run(&mut out),

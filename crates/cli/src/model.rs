@@ -1,12 +1,14 @@
 //! Opening programs, with a word about the files that people pass by mistake.
+use crate::arguments;
 use crate::compile;
 use crate::failure::Failure;
 use sconce::format::FileKind;
 use sconce::{Error, Module, Options};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// How programs are loaded; every command that runs one has these.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -14,9 +16,9 @@ pub(crate) struct Loading {
     /// External data file of the program; may be given several times
     #[arg(long, value_name = "FILE.ptd|.gguf")]
     pub(crate) data: Vec<PathBuf>,
-    /// Threads [default: the physical cores]
-    #[arg(long, value_name = "N")]
-    pub(crate) threads: Option<NonZeroUsize>,
+    /// Threads of a run; 0 stands for one per physical core
+    #[arg(long, value_name = "N", default_value = "0", value_parser = arguments::threads)]
+    pub(crate) threads: usize,
     /// Who runs the calls of kernels: the CPU engine wherever it can, or each operator by itself
     #[arg(long, value_name = "ENGINE", default_value = "auto")]
     pub(crate) engine: Engine,
@@ -54,13 +56,12 @@ pub(crate) enum Rounding {
 impl Loading {
     /// As options of the runtime.
     pub(crate) fn options(&self) -> Options {
-        let options =
-            Options::new().plan(self.engine == Engine::Auto).exact(self.exact).rounding(match self.rounding {
-                Rounding::Xnnpack => sconce::Rounding::Xnnpack,
-                Rounding::Pytorch => sconce::Rounding::PyTorch,
-            });
-        let options = self.data.iter().fold(options, Options::data);
-        self.threads.map_or(options.clone(), |threads| options.threads(threads.get()))
+        let options = Options::new().plan(self.engine == Engine::Auto).exact(self.exact).threads(self.threads);
+        let options = options.rounding(match self.rounding {
+            Rounding::Xnnpack => sconce::Rounding::Xnnpack,
+            Rounding::Pytorch => sconce::Rounding::PyTorch,
+        });
+        self.data.iter().fold(options, Options::data)
     }
 
     /// The same, with the `.ptd` beside a program where none is named.
@@ -76,14 +77,39 @@ const ZIP: &[u8] = b"PK\x03\x04";
 
 /// Loads a program; an exported one is compiled first, for backends.
 pub(crate) fn load(path: &Path, options: Options, backends: &[String]) -> Result<Module, Failure> {
+    if path.is_dir() {
+        return Err(folder(path));
+    }
     let module = match options.clone().load(path) {
         Err(Error::Format { .. }) if head(path).is_ok_and(|head| head.starts_with(ZIP)) => {
             options.load(&compile::compile(path, backends)?)?
         }
-        loaded => loaded.map_err(|error| explain(path, error))?,
+        loaded => {
+            let module = loaded.map_err(|error| explain(path, error))?;
+            refuse_backends(path, backends)?;
+            module
+        }
     };
-    module.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
+    module.warnings().iter().for_each(|warning| warn(warning));
     Ok(module)
+}
+
+/// A program has its backends; others can only be chosen for an exported one.
+pub(crate) fn refuse_backends(path: &Path, backends: &[String]) -> Result<(), Failure> {
+    if backends.is_empty() {
+        return Ok(());
+    }
+    let text =
+        format!("{} is compiled, and its backends were chosen then: --backend has no effect on it", path.display());
+    Err(Failure::usage(text).hint("leave --backend out, or give the exported program (.pt2)"))
+}
+
+/// Says a warning, unless an earlier program had the same.
+fn warn(warning: &str) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(warning.to_owned()) {
+        eprintln!("warning: {warning}");
+    }
 }
 
 /// An error of loading, with a hint from what the file looks like.
@@ -147,6 +173,12 @@ pub(crate) fn kind(head: &[u8]) -> Option<FileKind> {
     [FileKind::Program, FileKind::Tensors, FileKind::Bundle].into_iter().find(|kind| kind.identifier() == identifier)
 }
 
+/// A folder where a file should be.
+pub(crate) fn folder(path: &Path) -> Failure {
+    let hint = format!("`sconce check {}` checks the programs in a folder", path.display());
+    Failure::new(format!("{} is a folder", path.display())).hint(hint)
+}
+
 /// Reads a whole file.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|error| unreadable(path, &error))
@@ -154,6 +186,9 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 
 /// A file that cannot be opened.
 pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    if path.is_dir() {
+        return folder(path);
+    }
     Failure::new(format!("cannot read {}: {error}", path.display()))
 }
 

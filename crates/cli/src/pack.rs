@@ -1,6 +1,7 @@
 //! `sconce pack`: weights in the order of this machine's kernels, for quick first runs.
 use crate::failure::Failure;
-use crate::model::Loading;
+use crate::model::{self, Loading};
+use crate::{output, print};
 use sconce::{instruction_set, packed_beside};
 use std::io::Write;
 use std::path::PathBuf;
@@ -30,13 +31,13 @@ impl Pack {
             [] => vec![instruction_set()?],
             named => named.iter().map(String::as_str).collect(),
         };
+        model::refuse_backends(&self.model, &self.loading.backend)?;
         let loading = self.loading.or_beside(&self.model);
         let bytes = loading.options().pack(&self.model, &targets)?;
         let path = self.output.clone().unwrap_or_else(|| packed_beside(&self.model));
-        std::fs::write(&path, &bytes)
-            .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))?;
-        let megabytes = bytes.len() as f64 / 1e6;
-        writeln!(out, "{}: weights for {}, {megabytes:.1} MB", path.display(), targets.join(", "))?;
+        output::write(&path, &bytes)?;
+        let size = print::size(bytes.len() as u64);
+        writeln!(out, "wrote {}, {size}: weights for {}", path.display(), targets.join(", "))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,5 +1,6 @@
 //! Values, sizes and tables as people and programs read them.
 use crate::numbers::{Numbers, short};
+use console::{Alignment, Term, measure_text_width, pad_str, truncate_str};
 use sconce::{ScalarType, Tensor, Value};
 use serde_json::json;
 use std::io::{self, Write};
@@ -79,8 +80,13 @@ fn shortest(value: f64) -> f64 {
     (value as f32).to_string().parse().unwrap_or(value)
 }
 
-/// A number of bytes.
+/// A number of bytes, exactly.
 pub(crate) fn bytes(count: u64) -> String {
+    if count < 1024 { size(count) } else { format!("{} ({count} bytes)", size(count)) }
+}
+
+/// A number of bytes in a unit that suits it.
+pub(crate) fn size(count: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB"];
     let mut size = count as f64;
     let mut unit = None;
@@ -90,29 +96,69 @@ pub(crate) fn bytes(count: u64) -> String {
         }
         (size, unit) = (size / 1024.0, Some(name));
     }
-    match unit {
-        None if count == 1 => "1 byte".to_owned(),
-        None => format!("{count} bytes"),
-        Some(unit) => format!("{size:.1} {unit} ({count} bytes)"),
-    }
+    unit.map_or_else(
+        || if count == 1 { "1 byte".to_owned() } else { format!("{count} bytes") },
+        |unit| format!("{size:.1} {unit}"),
+    )
 }
 
-/// Widest column that is aligned: formats take no more.
+/// So many of something.
+pub(crate) fn counted(count: usize, word: &str) -> String {
+    if count == 1 { format!("1 {word}") } else { format!("{count} {word}s") }
+}
+
+/// Widest column that is aligned.
 const WIDEST: usize = u16::MAX as usize;
 
 /// Rows with aligned columns; those of `right` lean to the right.
 pub(crate) fn table(out: &mut dyn Write, indent: &str, rows: &[Vec<String>], right: &[usize]) -> io::Result<()> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let width =
+        |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| measure_text_width(cell)).max();
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0).min(WIDEST)).collect();
     for row in rows {
-        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match right.contains(&column) {
-            true => format!("{cell:>width$}"),
-            false => format!("{cell:<width$}"),
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
+            let lean = if right.contains(&column) { Alignment::Right } else { Alignment::Left };
+            pad_str(cell, width, lean, None)
         });
         writeln!(out, "{indent}{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
     }
     Ok(())
+}
+
+/// Cuts lines at the width of the terminal, if that is where they go.
+pub(crate) struct Cut<'o> {
+    out: &'o mut dyn Write,
+    width: Option<usize>,
+    line: Vec<u8>,
+}
+
+impl<'o> Cut<'o> {
+    /// Writes to standard output through `out`.
+    pub(crate) fn new(out: &'o mut dyn Write) -> Self {
+        let terminal = Term::stdout();
+        let width = terminal.is_term().then(|| usize::from(terminal.size().1)).filter(|width| *width > 0);
+        Self { out, width, line: Vec::new() }
+    }
+}
+
+impl Write for Cut<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(width) = self.width else { return self.out.write(bytes) };
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(piece);
+            if let Some(line) = self.line.strip_suffix(b"\n") {
+                let line = String::from_utf8_lossy(line);
+                writeln!(self.out, "{}", truncate_str(&line, width, "…"))?;
+                self.line.clear();
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 #[cfg(test)]
@@ -141,6 +187,19 @@ mod tests {
         assert_eq!(tensor(Tensor::from_slice(&[0.1f32, f32::NAN], &[2]).unwrap()), "[0.1,null]");
         assert_eq!(tensor(Tensor::from_slice(&[u64::MAX], &[]).unwrap()), "[18446744073709551615]");
         assert_eq!(tensor(Tensor::from_bools(&[true, false], &[2]).unwrap()), "[true,false]");
+    }
+
+    #[test]
+    fn long_lines_are_cut_on_a_terminal() {
+        let mut out = Vec::new();
+        let mut cut = Cut { out: &mut out, width: Some(6), line: Vec::new() };
+        for piece in ["  a lo", "ng line\n  x", "\n"] {
+            cut.write_all(piece.as_bytes()).unwrap();
+        }
+        assert_eq!(String::from_utf8(out).unwrap(), "  a l…\n  x\n");
+        let mut out = Vec::new();
+        writeln!(Cut { out: &mut out, width: None, line: Vec::new() }, "  a long line").unwrap();
+        assert_eq!(out, b"  a long line\n");
     }
 
     #[test]

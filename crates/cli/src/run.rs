@@ -1,29 +1,39 @@
-//! `sconce run`: one call of a method, with inputs from files.
+//! `sconce run`: calls of a method, with inputs from files.
+mod files;
+mod report;
+
+use crate::arguments;
 use crate::failure::Failure;
+use crate::fill::{self, Fill};
 use crate::golden::{self, Bound};
-use crate::image_input::{self, ImageOptions};
+use crate::image_input::ImageOptions;
 use crate::model::{self, Loading};
 use crate::ranking::{self, Guess};
-use crate::{npy, print};
-use sconce::core::{Method, ValueInfo};
-use sconce::{Tensor, Value};
-use serde_json::json;
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufReader, Write};
-use std::path::{Path, PathBuf};
+use crate::times::Times;
+use files::Inputs;
+use report::Report;
+use sconce::{Session, Value};
+use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Run a method of a program once
+/// Run a method of a program
 #[derive(clap::Args, Debug)]
 pub(crate) struct Run {
     /// The program
     #[arg(value_name = "MODEL.pte")]
     model: PathBuf,
-    /// An input: an array (.npy), several (.npz with in0, in1, ...) or an image (.png, .jpg); may be given several times, in order
-    #[arg(long, short, value_name = "FILE")]
+    /// Inputs of one call each: arrays (.npy, .npz), images (.png, .jpg), or folders of them. Of several, a line says what came
+    #[arg(value_name = "FILE", conflicts_with_all = ["input", "fill"])]
+    files: Vec<PathBuf>,
+    /// An input: an array (.npy), several (.npz with in0, in1, ... or the inputs' names) or an image (.png, .jpg); may be given
+    /// several times, in order
+    #[arg(long, short, value_name = "FILE", conflicts_with = "fill")]
     input: Vec<PathBuf>,
+    /// Fills all inputs instead
+    #[arg(long, value_name = "WITH")]
+    fill: Option<Fill>,
     /// The method [default: forward, or the only one]
     #[arg(long, value_name = "NAME")]
     method: Option<String>,
@@ -33,6 +43,9 @@ pub(crate) struct Run {
     /// Names of the classes, one per line: shows the five most likely
     #[arg(long, value_name = "FILE.txt")]
     labels: Option<PathBuf>,
+    /// Runs so many times more and tells how long that takes
+    #[arg(long, value_name = "N", value_parser = arguments::count)]
+    repeat: Option<usize>,
     /// Prints outputs with all their values as JSON
     #[arg(long)]
     json: bool,
@@ -42,95 +55,105 @@ pub(crate) struct Run {
     loading: Loading,
 }
 
+/// Most runs of `--repeat` whose times are kept.
+const MOST_RUNS: usize = 1_000_000;
+
 impl Run {
     /// Runs the command.
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<ExitCode, Failure> {
         let labels = self.labels.as_deref().map(ranking::read_labels).transpose()?;
+        let files = files::named(&self.files)?;
         let module = model::load(&self.model, self.loading.options(), &self.loading.backend)?;
         let mut session = module.method_session(&model::method_name(&module, self.method.as_deref()))?;
-        let inputs = self.inputs(session.view())?;
-        let start = Instant::now();
-        let outputs = session.run(&golden::borrow(&inputs)).map_err(type_hint)?;
-        let milliseconds = start.elapsed().as_nanos() as f64 / 1e6;
+        let report = Report {
+            model: self.model.display().to_string(),
+            method: session.method().to_owned(),
+            packed: module.packed_weights().cloned(),
+            json: self.json,
+        };
+        match files.as_slice() {
+            [] | [_] => self.once(&mut session, files.first(), labels.as_deref(), &report, out),
+            several => self.each(&mut session, several, labels.as_deref(), &report, out),
+        }
+    }
+
+    /// One call, and its outputs in detail.
+    fn once(
+        &self,
+        session: &mut Session,
+        file: Option<&PathBuf>,
+        labels: Option<&[String]>,
+        report: &Report,
+        out: &mut dyn Write,
+    ) -> Result<ExitCode, Failure> {
+        let inputs = match (self.fill, file) {
+            (Some(with), _) => Inputs { bound: fill::inputs(session.view(), with)?, done: Vec::new() },
+            (None, Some(file)) => files::of_one(session.view(), file, &self.image)?,
+            (None, None) => files::read(session.view(), &self.input, &self.image)?,
+        };
+        let (outputs, first_ms) = timed(session, &inputs.bound)?;
+        let repeated = self.repeat.map(|runs| repeat(session, &inputs.bound, runs)).transpose()?;
         if let Some(path) = &self.output {
-            golden::write(path, "out", &outputs).map_err(Failure::new)?;
+            golden::write(path, "out", &outputs)?;
         }
-        let top = labels.map(|labels| ranking::top(&outputs, &labels, 5)).transpose()?;
-        if self.json {
-            let values: Vec<_> = outputs.iter().map(print::json_value).collect();
-            let mut report = json!({ "method": session.method(), "milliseconds": milliseconds, "outputs": values });
-            if let Some(top) = top {
-                report["top"] = json!(top);
-            }
-            writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        writeln!(out, "{} {} in {milliseconds:.3} ms", self.model.display(), session.method())?;
-        print_outputs(out, &outputs, top.as_deref())?;
+        let top = labels.map(|labels| ranking::top(&outputs, labels, 5)).transpose()?;
+        let answer = report::Answer { first_ms, repeated, outputs: &outputs, top: top.as_deref(), done: &inputs.done };
+        report.one(&answer, session.view(), out)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The inputs from the files: archives by number, everything else to the next tensor input.
-    fn inputs(&self, method: Method<'_>) -> Result<Bound, Failure> {
-        let mut given = BTreeMap::new();
-        for file in &self.input {
-            let extension = file.extension().map(|extension| extension.to_string_lossy().to_lowercase());
-            if extension.as_deref() == Some("npz") {
-                given.append(&mut archive(file)?);
-                continue;
-            }
-            let is_tensor = |index: &usize| matches!(method.input(*index), Some(ValueInfo::Tensor { .. }));
-            let next = (0..method.inputs()).filter(is_tensor).find(|index| !given.contains_key(index));
-            let next = next.ok_or_else(|| {
-                let text = format!("there is no input left for {}: {}", file.display(), takes(method));
-                Failure::new(text).hint("give one `--input FILE` per tensor input")
-            })?;
-            given.insert(next, self.tensor(file, extension.as_deref(), method.input(next))?);
+    /// A call for each file, and a line for each call. One that fails does not keep the others from running.
+    fn each(
+        &self,
+        session: &mut Session,
+        files: &[PathBuf],
+        labels: Option<&[String]>,
+        report: &Report,
+        out: &mut dyn Write,
+    ) -> Result<ExitCode, Failure> {
+        if self.output.is_some() || self.repeat.is_some() {
+            let text = "--output and --repeat are for a call of its own, not for several files";
+            return Err(Failure::usage(text).hint("name one file"));
         }
-        let missing = (0..method.inputs())
-            .find(|index| matches!(method.input(*index), Some(ValueInfo::Tensor { .. })) && !given.contains_key(index));
-        if let Some(index) = missing {
-            let text = format!("nothing was given for in{index}: {}", takes(method));
-            let hint = "pass `--input x.npy` (or .png, .jpg) once per tensor, or one .npz with in0, in1, ...";
-            return Err(Failure::new(text).hint(hint));
-        }
-        golden::bind(method, given).map_err(Failure::new)
-    }
-
-    fn tensor(&self, file: &Path, extension: Option<&str>, takes: Option<ValueInfo<'_>>) -> Result<Tensor, Failure> {
-        match extension {
-            Some("npy") => {
-                let opened = File::open(file).map_err(|error| model::unreadable(file, &error))?;
-                let tensor = npy::read(&mut BufReader::new(opened));
-                tensor.map_err(|error| Failure::new(format!("{}: {error}", file.display())))
-            }
-            Some("png" | "jpg" | "jpeg") => image_input::read(file, &takes.unwrap_or(ValueInfo::None), &self.image),
-            _ => {
-                let text = format!("{} is no input: inputs are .npy, .npz, .png and .jpg files", file.display());
-                Err(Failure::usage(text).hint("store an array from Python with numpy.save(\"x.npy\", x)"))
+        let mut lines = report.lines(files);
+        for file in files {
+            let mut call = || -> Result<_, Failure> {
+                let inputs = files::of_one(session.view(), file, &self.image)?;
+                let (outputs, milliseconds) = timed(session, &inputs.bound)?;
+                let top: Option<Vec<Guess>> = labels.map(|labels| ranking::top(&outputs, labels, 5)).transpose()?;
+                Ok((outputs, milliseconds, top, inputs.done))
+            };
+            match call() {
+                Ok((outputs, milliseconds, top, done)) => {
+                    let top = top.as_deref();
+                    let answer =
+                        report::Answer { first_ms: milliseconds, repeated: None, outputs: &outputs, top, done: &done };
+                    lines.add(file, &answer, out)?;
+                }
+                Err(failure) => lines.fail(file, &failure, out)?,
             }
         }
+        lines.close(out)
     }
 }
 
-fn archive(file: &Path) -> Result<BTreeMap<usize, Tensor>, Failure> {
-    let golden = golden::read(file).map_err(Failure::new)?;
-    if golden.inputs.is_empty() {
-        let keys = golden.keys.join(", ");
-        let text = format!("{} has no arrays in0, in1, ...; it has: {keys}", file.display());
-        return Err(Failure::new(text).hint("name them: numpy.savez(\"x.npz\", in0=x, in1=y)"));
-    }
-    Ok(golden.inputs)
+/// A call, and how many milliseconds it took.
+fn timed(session: &mut Session, inputs: &Bound) -> Result<(Vec<Value>, f64), Failure> {
+    let start = Instant::now();
+    let outputs = session.run(&golden::borrow(inputs)).map_err(type_hint)?;
+    Ok((outputs, start.elapsed().as_secs_f64() * 1e3))
 }
 
-/// What a method takes, one line per input.
-fn takes(method: Method<'_>) -> String {
-    let inputs = (0..method.inputs()).filter_map(|index| Some((index, method.input(index)?)));
-    let lines: String = inputs.map(|(index, info)| format!("\n  in{index}  {}", sconce::describe(&info))).collect();
-    match method.inputs() {
-        0 => format!("`{}` takes no inputs", method.name()),
-        count => format!("`{}` takes {count} input(s){lines}", method.name()),
+/// The times of so many calls.
+fn repeat(session: &mut Session, inputs: &Bound, runs: usize) -> Result<Times, Failure> {
+    if runs > MOST_RUNS {
+        return Err(Failure::usage(format!("--repeat {runs}: {MOST_RUNS} runs are the most")));
     }
+    let time = |_| {
+        let start = Instant::now();
+        session.run_with(&golden::borrow(inputs), |_| ()).map(|()| start.elapsed().as_secs_f64() * 1e3)
+    };
+    Ok(Times::of((0..runs).map(time).collect::<Result<_, _>>()?))
 }
 
 /// Wrong element types are mostly NumPy's float64.
@@ -146,13 +169,4 @@ fn type_hint(error: sconce::Error) -> Failure {
         Some(want) => Failure::from(error).hint(format!("convert the array in Python with x.astype(\"{want}\")")),
         None => Failure::from(error),
     }
-}
-
-fn print_outputs(out: &mut dyn Write, outputs: &[Value], top: Option<&[Guess]>) -> Result<(), Failure> {
-    for (index, value) in outputs.iter().enumerate() {
-        writeln!(out, "out{index}  {}", print::summary(value))?;
-    }
-    let row = |guess: &Guess| vec![format!("{:.2} %", guess.probability * 100.0), guess.label.clone()];
-    let rows: Vec<_> = top.unwrap_or_default().iter().map(row).collect();
-    Ok(print::table(out, "  ", &rows, &[0])?)
 }

@@ -1,4 +1,5 @@
 //! The built command on programs that work, programs that cannot work, and files that are none.
+#[allow(dead_code, reason = "the other tests use the rest of it")]
 mod support;
 
 use support::{Folder, adder, counter, floats, golden, npy, sconce, shape_only};
@@ -300,12 +301,15 @@ fn bench_compares_with_what_another_program_measures() {
     let folder = Folder::new("compare");
     let program = folder.write("sum.pte", &adder().write());
     let bench = |python: &str| sconce(["bench", &program, "--seconds", "0.01", &format!("--compare={python}")]);
-    let times = r#"{"load_ms": 1.0, "first_ms": 2.0, "min_ms": 1e9, "median_ms": 1e9, "runs": 7}"#;
-    let script = folder.write("python", format!("#!/bin/sh\ntest -f \"$4\" && echo '{times}'\n").as_bytes());
+    let start = r#"{"load_ms": 1.0, "first_ms": 2.0}"#;
+    let turn = r#"{"times_ms": [1e9, 1e9]}"#;
+    let script = format!("#!/bin/sh\ntest -f \"$4\" && echo '{start}' && while read turn; do echo '{turn}'; done\n");
+    let script = folder.write("python", script.as_bytes());
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let answer = bench(&script);
     let official = answer.out.lines().find(|line| line.starts_with("  official"));
     assert!(official.is_some_and(|line| line.contains("1000000000.000 (")), "{} {}", answer.out, answer.err);
+    assert!(answer.out.lines().any(|line| line.ends_with("x: ours is faster")), "{}", answer.out);
     let answer = bench("/nowhere/python");
     assert!(answer.code == 1 && answer.err.contains("/nowhere/python"), "{}", answer.err);
     let answer = bench("false");
@@ -316,12 +320,39 @@ fn bench_compares_with_what_another_program_measures() {
 fn usage_errors_and_completions() {
     assert_eq!(sconce(["run"]).code, 2);
     assert_eq!(sconce(["dance"]).code, 2);
-    assert_eq!(sconce(["run", "x.pte", "--threads", "0"]).code, 2);
+    assert_eq!(sconce(["run", "x.pte", "--threads", "-1"]).code, 2);
     assert_eq!(sconce(["run", "x.pte", "--resize", "12"]).code, 2);
+    for (arguments, words) in [
+        (&["run", "x.pte", "--threads", "-1"][..], "a number of threads is 0"),
+        (&["bench", "x.pte", "--seconds", "-1"], "a time is a number of seconds"),
+        (&["check", "x.pte", "--rtol", "-1"], "a tolerance is a number"),
+        (&["rnu"], "did you mean `sconce run`?"),
+        (&["comiple", "x.pt2"], "did you mean `sconce compile`?"),
+        (&["dance"], "the commands are run, inspect, check"),
+    ] {
+        let answer = sconce(arguments);
+        assert!(answer.code == 2 && answer.err.contains(words), "{arguments:?}: {}", answer.err);
+        assert!(!answer.err.contains("unexpected argument"), "{}", answer.err);
+    }
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let answer = sconce(["completions", shell]);
         assert!(answer.code == 0 && answer.out.contains("inspect"), "{shell}");
     }
+}
+
+#[test]
+fn very_many_threads_are_a_few_with_one_warning() {
+    let [one, two] = ["mlp.pte", "no_constants.pte"].map(|name| golden(name).to_str().unwrap().to_owned());
+    let answer = sconce(["bench", &one, &two, "--threads", "10000", "--seconds", "0.01"]);
+    let most = sconce::most_threads();
+    assert_eq!(answer.err.matches("warning: 10000 threads").count(), 1, "{}", answer.err);
+    assert!(answer.err.contains(&format!("{most} are used")), "{}", answer.err);
+    assert!(
+        sconce(["bench", &one, "--threads", "0", "--seconds", "0.01"])
+            .err
+            .lines()
+            .all(|line| !line.contains("threads"))
+    );
 }
 
 #[test]
@@ -344,7 +375,7 @@ fn digits_are_recognised() {
 fn every_golden_program_passes() {
     let folders = [("", 80), ("calls", 250), ("samples", 300), ("xnnpack", 8), ("pt2", 30)];
     for ((folder, least), engine) in folders.into_iter().flat_map(|folder| [(folder, "auto"), (folder, "reference")]) {
-        let answer = sconce(["check", "--engine", engine, golden(folder).to_str().unwrap()]);
+        let answer = sconce(["check", "--steps", "0", "--engine", engine, golden(folder).to_str().unwrap()]);
         assert!(answer.code == 0 && answer.out.ends_with(" passed, 0 failed\n"), "{}{}", answer.out, answer.err);
         let passed = answer.out.lines().last().and_then(|line| line.split(' ').next()?.parse().ok());
         assert!(passed.is_some_and(|passed: usize| passed >= least), "{}", answer.out);

@@ -86,3 +86,46 @@ fn the_debug_map_leads_from_the_program_to_the_export() {
     }
     assert!(delegates > 0);
 }
+
+#[test]
+fn what_was_written_is_told_in_a_sentence() {
+    let (folder, export) = (Folder::new("sentence"), golden("pt2/encoder.pt2"));
+    let to = folder.path("encoder.pte");
+    let answer = sconce(["compile", export.to_str().unwrap(), "--backend", "xnnpack", "-o", to.to_str().unwrap()]);
+    let size = std::fs::metadata(&to).unwrap().len() as f64 / 1024.0;
+    let begins = format!("wrote {}, {size:.1} KiB: xnnpack runs ", to.display());
+    assert!(answer.out.lines().last().is_some_and(|line| line.starts_with(&begins)), "{}", answer.out);
+    let names: Vec<_> = std::fs::read_dir(folder.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["encoder.pte"]);
+    #[cfg(unix)]
+    assert_eq!(sconce(["compile", export.to_str().unwrap(), "-o", "/dev/null"]).code, 0);
+}
+
+#[test]
+fn all_outputs_are_written_or_none() {
+    let folder = Folder::new("all-or-none");
+    let (export, to) = (golden("pt2/encoder.pt2"), folder.path("encoder.pte"));
+    let map = folder.path("missing/map.json");
+    let [export, to, map] = [&export, &to, &map].map(|path| path.to_str().unwrap());
+    let answer = sconce(["compile", export, "-o", to, "--debug-map", map]);
+    assert!(answer.code == 1 && answer.err.contains("map.json"), "{}", answer.err);
+    assert_eq!(std::fs::read_dir(folder.root()).unwrap().count(), 0);
+}
+
+#[test]
+fn files_that_are_no_exports_get_a_way_out() {
+    let folder = Folder::new("no-exports");
+    let program = folder.path("d.pte");
+    std::fs::copy(golden("mlp.pte"), &program).unwrap();
+    let program = program.to_str().unwrap();
+    let answer = sconce(["compile", program]);
+    assert!(answer.code == 1 && answer.err.contains("is a program already"), "{}", answer.err);
+    assert_eq!(std::fs::read(program).unwrap(), std::fs::read(golden("mlp.pte")).unwrap());
+    let answer = sconce(["compile", folder.root()]);
+    assert!(answer.code == 1 && answer.err.contains("is a folder"), "{}", answer.err);
+    let export = folder.path("e.pt2");
+    std::fs::copy(golden("pt2/encoder.pt2"), &export).unwrap();
+    let export = export.to_str().unwrap();
+    let answer = sconce(["compile", export, "-o", export]);
+    assert!(answer.code == 2 && answer.err.contains("would be read and written"), "{}", answer.err);
+}

@@ -166,6 +166,7 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
             return Err(Error::Operators(self.missing.into_iter().collect()));
         }
         self.place(planner)?;
+        self.name();
         self.plan.input_encoding = Some(function.nesting[0].clone());
         self.plan.output_encoding = Some(function.nesting[1].clone());
         if self.shared.options.stack_traces {

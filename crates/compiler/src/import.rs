@@ -175,6 +175,7 @@ impl<'m, 'a> Importer<'m, 'a> {
                     self.function.body.outputs.push(value);
                 }
                 self.function.outputs.push(output);
+                self.function.output_names.push(argument_name(argument).unwrap_or_default().to_owned());
                 return Ok(());
             }
             OutputSpec::Buffer(own) => &own.buffer_name,
@@ -332,6 +333,14 @@ fn is_channels_last(meta: &TensorMeta) -> bool {
     };
     let rows: Vec<u8> = (0..=u8::MAX).take(sizes.len()).collect();
     dense(&channels_last(sizes.len())) && !dense(&rows)
+}
+
+/// What the graph calls an argument.
+fn argument_name(argument: &Argument) -> Option<&str> {
+    match argument {
+        Argument::Tensor(tensor) => Some(&tensor.name),
+        _ => None,
+    }
 }
 
 /// The name and kind of a number that is known when the program runs.

@@ -415,6 +415,8 @@ pub struct Function {
     pub symbols: Symbols,
     /// Where symbols are found when the program runs.
     pub definitions: HashMap<Symbol, Definition>,
+    /// What the export calls its outputs, as far as that is known; inputs have the names of their values.
+    pub output_names: Vec<String>,
     /// How inputs and outputs nest in Python, JSON as torch writes it; empty if unknown.
     pub nesting: [String; 2],
 }

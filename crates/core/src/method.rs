@@ -111,6 +111,23 @@ impl<'a> Method<'a> {
         self.output_index(index).map(|index| self.info(index))
     }
 
+    /// The name of input `index`, if the program has one for it.
+    pub fn input_name(&self, index: usize) -> Option<&'a str> {
+        self.input_index(index).and_then(|index| self.name_of(index))
+    }
+
+    /// The name of output `index`, if the program has one for it.
+    pub fn output_name(&self, index: usize) -> Option<&'a str> {
+        self.output_index(index).and_then(|index| self.name_of(index))
+    }
+
+    /// A tensor's name. One of a tensor with data is where the data are found.
+    fn name_of(&self, index: u32) -> Option<&'a str> {
+        let KernelTypes::Tensor(tensor) = self.value(index) else { return None };
+        let plain = tensor.data_buffer_idx() == 0 && !tensor.is_external();
+        tensor.fully_qualified_name().filter(|name| plain && !name.is_empty())
+    }
+
     fn info(&self, index: u32) -> ValueInfo<'a> {
         match self.value(index) {
             KernelTypes::Tensor(tensor) => match (dtype_of(&tensor), shape_of(&tensor)) {

@@ -213,7 +213,8 @@ typedef struct ETValueInfo {
     int32_t dynamic;        /* 1 if the sizes may differ from run to run */
     const int64_t *minimum; /* least sizes; borrowed from the module. Equal to `maximum` unless dynamic */
     const int64_t *maximum; /* largest sizes; borrowed from the module */
-    const char *name;       /* borrowed; NULL, as programs do not record names so far */
+    const char *name;       /* of a tensor: what the export called it; borrowed from the module. NULL if the program does
+                             * not record it: programs of this compiler do, other compilers leave it out as a rule */
 } ETValueInfo;
 
 ET_API int32_t et_module_method_count(const ETModule *module);
@@ -238,7 +239,8 @@ typedef enum ETRounding {
 
 typedef struct ETLoadOptions {
     size_t size;
-    int32_t threads;               /* of one run, the caller's included; 0: one per physical core */
+    int32_t threads;               /* of one run, the caller's included; 0: one per physical core; at most four times
+                                    * as many as there are processors are used, or 16 */
     int32_t engine;                /* an ETEngine */
     int32_t exact;                 /* 1: no methods that round more than plain sums of products do */
     int32_t copy;                  /* 1: read files into memory instead of mapping them */

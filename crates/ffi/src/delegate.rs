@@ -6,6 +6,7 @@
 use crate::arguments::{self, Place, bytes, count, list, missing, sized, text};
 use crate::backend::ETBackendPayload;
 use crate::entry::{self, here};
+use crate::options;
 use crate::status::{ETErrorCode, ETStatus, Failure, Outcome, c_string};
 use crate::tensor::{ETTensor, type_number};
 use sconce::ScalarType;
@@ -124,16 +125,14 @@ pub unsafe extern "C" fn et_delegate_create(
     entry::status(here!(et_delegate_create), || {
         let out = Place::new(out_delegate, "out_delegate")?;
         // SAFETY: pointers are NULL or valid, as the header asks.
-        let (make, payload, options) = unsafe {
+        let (make, payload, given) = unsafe {
             let (_, make) = row(text(backend, "backend")?)?;
             let options = if options.is_null() { None } else { Some(sized(options, "options")?) };
             (make, sized(payload, "payload")?, options)
         };
-        let threads = options.map_or(0, |options| options.threads);
-        let threads = usize::try_from(threads)
-            .map_err(|_| Failure::argument(format_args!("the number of threads is {threads}")))?;
+        let threads = options::threads(given.map_or(0, |given| given.threads))?;
         let offered = || std::thread::available_parallelism().map_or(1, usize::from);
-        let device = options.map(|options| options.device).filter(|device| !device.is_null());
+        let device = given.map(|given| given.device).filter(|device| !device.is_null());
         let data = |key: &str| {
             let (find, key, mut size) = (payload.named_data?, c_string(key), 0);
             // SAFETY: the caller gave the function with its context for this, and what it returns is valid until this
@@ -147,7 +146,7 @@ pub unsafe extern "C" fn et_delegate_create(
             // SAFETY: as the header asks, that many bytes are there.
             payload: unsafe { bytes(payload.data.cast(), payload.data_size, "data") }?,
             data: &data,
-            threads: if threads == 0 { offered() } else { threads },
+            threads: if threads == 0 { offered() } else { threads.min(sconce::most_threads()) },
             // SAFETY: a string, as the header asks.
             device: device.map(|device| unsafe { text(device, "device") }).transpose()?,
         })?;

@@ -46,23 +46,25 @@ struct Info {
     dynamic: bool,
     minimum: Vec<i64>,
     maximum: Vec<i64>,
+    name: Option<CString>,
 }
 
 impl MethodInfo {
     pub(crate) fn new(method: Method<'_>) -> Self {
-        let inputs = (0..method.inputs()).map(|index| Info::new(method.input(index)));
-        let outputs = (0..method.outputs()).map(|index| Info::new(method.output(index)));
+        let inputs = (0..method.inputs()).map(|index| Info::new(method.input(index), method.input_name(index)));
+        let outputs = (0..method.outputs()).map(|index| Info::new(method.output(index), method.output_name(index)));
         let name = method.name().to_owned();
         Self { c_name: c_string(&name), name, inputs: inputs.collect(), outputs: outputs.collect() }
     }
 }
 
 impl Info {
-    fn new(value: Option<ValueInfo<'_>>) -> Self {
+    fn new(value: Option<ValueInfo<'_>>, name: Option<&str>) -> Self {
+        let name = name.map(c_string);
         let kind = match value {
             None | Some(ValueInfo::None) => ETValueKind::None,
             Some(ValueInfo::Tensor { dtype, shape, dynamic }) => {
-                return Self::tensor(type_number(dtype), &shape, dynamic);
+                return Self { name, ..Self::tensor(type_number(dtype), &shape, dynamic) };
             }
             Some(ValueInfo::Int(_)) => ETValueKind::Int,
             Some(ValueInfo::Double(_)) => ETValueKind::Double,
@@ -70,14 +72,14 @@ impl Info {
             Some(ValueInfo::Str(_)) => ETValueKind::String,
             Some(ValueInfo::List) => ETValueKind::List,
         };
-        Self { kind, dtype: -1, dynamic: false, minimum: Vec::new(), maximum: Vec::new() }
+        Self { kind, dtype: -1, dynamic: false, minimum: Vec::new(), maximum: Vec::new(), name }
     }
 
     /// Programs record the largest sizes only; any dimension of a dynamic tensor may be smaller.
     fn tensor(dtype: i32, shape: &Shape, dynamic: bool) -> Self {
         let maximum: Vec<i64> = shape.sizes().iter().map(|&size| i64::try_from(size).unwrap_or(i64::MAX)).collect();
         let minimum = if dynamic { vec![0; maximum.len()] } else { maximum.clone() };
-        Self { kind: ETValueKind::Tensor, dtype, dynamic, minimum, maximum }
+        Self { kind: ETValueKind::Tensor, dtype, dynamic, minimum, maximum, name: None }
     }
 
     fn fill(&self, size: usize) -> ETValueInfo {
@@ -89,7 +91,7 @@ impl Info {
             dynamic: self.dynamic.into(),
             minimum: self.minimum.as_ptr(),
             maximum: self.maximum.as_ptr(),
-            name: ptr::null(),
+            name: self.name.as_ref().map_or(ptr::null(), |name| name.as_ptr()),
         }
     }
 }

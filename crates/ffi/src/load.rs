@@ -40,6 +40,7 @@ pub struct ETMemoryEstimate {
 pub(crate) fn load<'a>(source: impl Into<Source<'a>>, options: Options) -> Outcome<Arc<ETModule>> {
     let start = Instant::now();
     let module = options.load(source)?;
+    module.warnings().iter().for_each(|warning| log::say(|| format!("warning: {warning}")));
     let name = module.name().to_owned();
     let loaded = ETModule::new(module)?;
     log::say(|| format!("loaded {name} in {:?}", start.elapsed()));

@@ -72,6 +72,13 @@ pub unsafe extern "C" fn et_load_options_init(options: *mut ETLoadOptions) {
     }
 }
 
+/// How many threads somebody asks for.
+pub(crate) fn threads(given: i32) -> Outcome<usize> {
+    usize::try_from(given).map_err(|_| {
+        Failure::argument(format_args!("the number of threads is {given}, it must not be negative; 0 is the default"))
+    })
+}
+
 /// The options behind a pointer; the defaults behind NULL.
 pub(crate) unsafe fn read(options: *const ETLoadOptions) -> Outcome<Options> {
     let mut read = Options::new();
@@ -80,11 +87,7 @@ pub(crate) unsafe fn read(options: *const ETLoadOptions) -> Outcome<Options> {
     }
     // SAFETY: not NULL, hence valid, as the header asks.
     let given = unsafe { sized(options, "options") }?;
-    match usize::try_from(given.threads) {
-        Ok(0) => {}
-        Ok(threads) => read = read.threads(threads),
-        Err(_) => return Err(Failure::argument(format_args!("the number of threads is {}", given.threads))),
-    }
+    read = read.threads(threads(given.threads)?);
     read = match given.engine {
         engine if engine == ETEngine::Auto as i32 => read.plan(true),
         engine if engine == ETEngine::Reference as i32 => read.plan(false),

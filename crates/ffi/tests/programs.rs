@@ -50,9 +50,12 @@ fn operators_and_backends_of_the_application() {
 fn scaling() -> Vec<u8> {
     use sconce_format::ScalarType;
     use sconce_format::pte::model::*;
-    let tensor = |offset| Tensor::new(ScalarType::Float, [4], Storage::Planned(Memory { id: 1, offset }));
+    let tensor = |offset, name: &str| Tensor {
+        name: Some(name.to_owned()),
+        ..Tensor::new(ScalarType::Float, [4], Storage::Planned(Memory { id: 1, offset }))
+    };
     let mut plan = Plan::new("forward");
-    let (x, y) = (plan.value(tensor(0)), plan.value(tensor(16)));
+    let (x, y) = (plan.value(tensor(0, "x")), plan.value(tensor(16, "scaled")));
     plan.delegates.push(Delegate {
         backend: "ScaleBackend".into(),
         payload: b"weights".to_vec().into(),

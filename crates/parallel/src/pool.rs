@@ -113,12 +113,17 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool that runs on `threads` threads, the caller's included; `new(1)` (and `new(0)`) spawns nothing.
+    /// A pool that runs on `threads` threads, the caller's included; 0 stands for [`physical_cores`]. `new(1)` spawns nothing.
     ///
-    /// Where the system refuses a thread, the pool is that much narrower.
+    /// It has [`most_threads`] at most, and where the system refuses a thread, it is that much narrower.
     pub fn new(threads: usize) -> Self {
+        let threads = match threads {
+            0 => physical_cores(),
+            few if few <= ALWAYS => few,
+            many => many.min(most_threads()),
+        };
         fn each<T: Default>(threads: usize) -> Box<[T]> {
-            (0..threads.max(1)).map(|_| T::default()).collect()
+            (0..threads).map(|_| T::default()).collect()
         }
         let shared = Arc::new(Shared {
             job: Alone::default(),
@@ -303,6 +308,18 @@ impl std::fmt::Debug for Pool {
     }
 }
 
+/// Threads that a pool has if that many are asked for, however small the machine.
+const ALWAYS: usize = 16;
+/// Threads per processor that a pool has at most.
+const PER_PROCESSOR: usize = 4;
+
+/// Most threads of a pool. More than there are processors gain nothing and wait for each other; thousands would hold up the
+/// machine for minutes.
+pub fn most_threads() -> usize {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    processors.saturating_mul(PER_PROCESSOR).max(ALWAYS)
+}
+
 /// How many physical cores this process may use: the default width of a pool.
 ///
 /// On Linux, sibling threads of one core count once; elsewhere, or where the topology cannot be read, this is the
@@ -340,9 +357,9 @@ mod tests {
 
     #[test]
     fn every_index_exactly_once() {
-        for threads in [0, 1, 2, 3, 7] {
+        for threads in [1, 2, 3, 7] {
             let pool = Pool::new(threads);
-            assert_eq!(pool.width(), threads.max(1));
+            assert_eq!(pool.width(), threads);
             for tasks in [0, 1, 2, 3, 100, 1000] {
                 assert_eq!(counts_of(&pool, tasks), vec![1; tasks]);
             }
@@ -464,5 +481,18 @@ mod tests {
     #[test]
     fn there_is_at_least_one_core() {
         assert!(physical_cores() >= 1);
+        assert_eq!(Pool::new(0).width(), physical_cores());
+    }
+
+    #[test]
+    fn nobody_gets_thousands_of_threads() {
+        let processors = thread::available_parallelism().unwrap().get();
+        for many in [10_000, usize::MAX] {
+            let width = Pool::new(many).width();
+            assert!(
+                width == most_threads() && (16.max(processors)..=16.max(4 * processors)).contains(&width),
+                "{width}"
+            );
+        }
     }
 }

@@ -122,6 +122,17 @@ pub fn scheme(name: &str) -> Option<Scheme> {
     }
 }
 
+/// A scheme with so many neighbours in a row of a weight that share a scale, if it has groups and there can be such.
+pub fn in_groups(scheme: Scheme, group_size: usize) -> Result<Scheme, String> {
+    match scheme {
+        Scheme::Int4 { .. } if group_size > 0 && group_size.is_multiple_of(32) => Ok(Scheme::Int4 { group_size }),
+        Scheme::Int4 { .. } => {
+            Err(format!("groups of {group_size} weights are not possible: XNNPACK has groups of 32, 64, ..."))
+        }
+        _ => Err("only int4 has groups of weights".to_owned()),
+    }
+}
+
 /// Quantisation that is calibrated with the inputs of the export, where the archive tells them.
 pub fn quantization(scheme: Scheme, archive: &Archive<'_>) -> Quantization {
     let samples = archive.models.iter().filter_map(|model| Some((model.method().to_owned(), samples(model)?)));

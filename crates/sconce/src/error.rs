@@ -90,6 +90,8 @@ pub enum Error {
         method: Box<str>,
         /// Which input.
         index: usize,
+        /// What the program calls it, if it has a name for it.
+        name: Option<Box<str>>,
         /// What the method takes there.
         want: Box<str>,
         /// What was given.
@@ -242,8 +244,10 @@ impl fmt::Display for Error {
             Error::InputCount { method, want, have } => {
                 write!(f, "`{method}` takes {want} input(s), {have} were given")
             }
-            Error::Input { method, index, want, have, fault } => {
-                write!(f, "input {index} of `{method}` must be {want}, but {have} was given: {fault}")
+            Error::Input { method, index, name, want, have, fault } => {
+                write!(f, "input {index}")?;
+                name.iter().try_for_each(|name| write!(f, " ({name})"))?;
+                write!(f, " of `{method}` must be {want}, but {have} was given: {fault}")
             }
             Error::Run { method, instruction, callee, fault, reason } => {
                 write!(f, "`{method}` failed at instruction {instruction}, {callee}: {fault}")?;

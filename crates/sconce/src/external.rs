@@ -63,14 +63,17 @@ impl External {
     }
 
     /// Wishes that the entries whose names start so are at hand; they lie together, in the order in which they are needed.
+    /// Says how many there are.
     #[cfg(feature = "engine")]
-    pub(crate) fn take_ahead(&self, prefix: &str, ahead: &mut Ahead) {
+    pub(crate) fn take_ahead(&self, prefix: &str, ahead: &mut Ahead) -> usize {
+        let mut count = 0;
         for (file, bytes) in &self.files {
             let named = file.places.iter().filter(|(key, _)| key.starts_with(prefix));
-            let ranges = named.map(|(_, &index)| file.ranges[index].clone());
+            let ranges = named.map(|(_, &index)| file.ranges[index].clone()).inspect(|_| count += 1);
             let all = ranges.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end));
             all.iter().for_each(|all| ahead.take(bytes, all));
         }
+        count
     }
 
     /// Whether there is no file.

@@ -34,18 +34,20 @@ mod prepared;
 mod registry;
 mod session;
 mod tensor;
+mod threads;
 
 pub use buffer::Buffer;
 pub use error::Error;
 pub use instructions::{instruction_set, instruction_sets};
 pub use layout::reorder;
-pub use module::{Module, PlannedCalls, Source};
+pub use module::{Module, PackedWeights, PlannedCalls, Source};
 pub use options::{Limits, Options, Rounding};
 #[cfg(feature = "engine")]
 pub use packs::packed_beside;
 pub use registry::{Registry, get_backend_class, register_backend, register_kernel};
 pub use session::{Needs, Outputs, Session, describe};
 pub use tensor::{Element, Input, Tensor, Value};
+pub use threads::{most_threads, too_many_threads};
 
 pub use half::{bf16, f16};
 /// The runtime's own types, for those who write kernels and backends.

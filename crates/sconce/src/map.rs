@@ -49,7 +49,11 @@ impl FileBytes {
     /// Maps a file of which nothing is read yet.
     pub(crate) fn map_quietly(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
-        if file.metadata()?.len() == 0 {
+        let about = file.metadata()?;
+        if about.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
+        }
+        if about.len() == 0 {
             return Self::from_bytes(&[]);
         }
         // SAFETY: sound as long as nobody changes or shortens the file while it is mapped, which the documentation of

@@ -6,7 +6,7 @@ use crate::map::FileBytes;
 use crate::packs::Found;
 use crate::prepared::Prepared;
 use crate::session::Session;
-use crate::{Buffer, Error, Input, Needs, Options, Value};
+use crate::{Buffer, Error, Input, Needs, Options, Value, threads};
 use sconce_core::{
     DataLoader as _, Delegate, Error as CoreError, KernelId, Method, Parallel as _, Program, Registry as _,
 };
@@ -73,12 +73,48 @@ pub struct PlannedCalls {
     pub calls: usize,
 }
 
+/// What became of weights that were packed ahead of time, in `MODEL.packed.ptd` beside `MODEL.pte`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PackedWeights {
+    /// Layers find theirs in the file.
+    Used {
+        /// The file.
+        file: PathBuf,
+        /// How many layers.
+        layers: usize,
+    },
+    /// The file is of this program, but not for how it runs here.
+    Unsuitable {
+        /// The file.
+        file: PathBuf,
+        /// Why none of it is used.
+        reason: String,
+    },
+    /// The file is not what it should be.
+    Refused {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl PackedWeights {
+    /// A sentence about a file that somebody should make anew or remove.
+    fn warning(&self) -> Option<String> {
+        let Self::Refused { file, reason } = self else { return None };
+        Some(format!("{} is not used: {reason}. `sconce pack` makes it anew", file.display()))
+    }
+}
+
 /// What all sessions of a module use and none changes.
 pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) loader: FileBytes,
     pub(crate) external: External,
     warnings: Vec<String>,
+    packed: Option<PackedWeights>,
     pub(crate) header: Header,
     pub(crate) options: Options,
     pub(crate) pool: Arc<Pool>,
@@ -135,22 +171,24 @@ impl Module {
             check(&program.methods().collect::<Vec<_>>(), &options)?;
         }
         let (header, methods) = (program.header(), program.methods().len());
-        let (packs, warnings) = match beside.map(|found| found.open(program, &loader, &external, &options)) {
-            Some(Ok(packs)) => (packs, Vec::new()),
-            Some(Err(warning)) => (External::default(), vec![warning]),
-            None => (External::default(), Vec::new()),
+        let (packs, packed) = match beside.map(|found| found.open(program, &loader, &external, &options)) {
+            Some((packs, packed)) => (packs, Some(packed)),
+            None => (External::default(), None),
         };
+        let mut warnings = Vec::from_iter(packed.as_ref().and_then(PackedWeights::warning));
         if packs.is_empty() {
             loader.read_ahead();
         }
         external.append(packs);
-        let pool = Arc::new(Pool::new(options.threads.unwrap_or_else(sconce_parallel::physical_cores)));
+        warnings.extend(threads::too_many_threads(options.threads));
+        let pool = Arc::new(Pool::new(options.threads));
         let loaded = (0..methods).map(|_| OnceLock::new()).collect();
         let shared = Arc::new(Shared {
             name,
             loader,
             external,
             warnings,
+            packed,
             header,
             options,
             pool,
@@ -178,6 +216,11 @@ impl Module {
     /// What was odd about the load, but no reason not to.
     pub fn warnings(&self) -> &[String] {
         &self.shared.warnings
+    }
+
+    /// What became of the packed weights beside it, if there are some.
+    pub fn packed_weights(&self) -> Option<&PackedWeights> {
+        self.shared.packed.as_ref()
     }
 
     /// Data from beside the program.
@@ -348,7 +391,7 @@ impl Found {
         None
     }
 
-    fn open(self, _: Program<'_>, _: &FileBytes, _: &External, _: &Options) -> Result<External, String> {
+    fn open(self, _: Program<'_>, _: &FileBytes, _: &External, _: &Options) -> (External, PackedWeights) {
         match self {}
     }
 }

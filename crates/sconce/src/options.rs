@@ -36,7 +36,7 @@ impl Default for Limits {
 #[derive(Clone)]
 #[must_use]
 pub struct Options {
-    pub(crate) threads: Option<usize>,
+    pub(crate) threads: usize,
     pub(crate) limits: Limits,
     pub(crate) registry: Arc<Registry>,
     pub(crate) data: Vec<PathBuf>,
@@ -72,7 +72,7 @@ impl Options {
     /// The defaults: as many threads as there are physical cores, everything registered that this build has.
     pub fn new() -> Self {
         Self {
-            threads: None,
+            threads: 0,
             limits: Limits::default(),
             registry: Registry::shared_default(),
             data: Vec::new(),
@@ -88,9 +88,10 @@ impl Options {
         }
     }
 
-    /// Threads that a run uses, the caller's included.
+    /// Threads that a run uses, the caller's included; 0, the default, stands for one per physical core. Of very many, only
+    /// [`most_threads`](crate::most_threads) are used, and the module has a warning.
     pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = Some(threads.max(1));
+        self.threads = threads;
         self
     }
 

@@ -7,10 +7,10 @@
 //! as `MODEL.packed.ptd`, maps it, and layers use their weights where they are. A file of another program, or of an older
 //! version of it, is passed over with a warning; layers that are not in the file are packed as always.
 
-use crate::Options;
 use crate::ahead::Ahead;
 use crate::external::External;
 use crate::map::FileBytes;
+use crate::{Options, PackedWeights};
 use sconce_core::{NamedData as _, Part, Program};
 use sconce_cpu::PACKED;
 use sconce_format::pte::Payload;
@@ -176,32 +176,55 @@ impl Found {
         Some(Self { path, file })
     }
 
-    /// Opens the packed weights of a program. An error is a reason to do without them. Those that suit the options are
-    /// fetched while the program is planned.
+    /// Opens the packed weights of a program, and says what becomes of them. Those that suit the options are fetched while
+    /// the program is planned.
     pub(crate) fn open(
         self,
         program: Program<'_>,
         file: &FileBytes,
         external: &External,
         options: &Options,
-    ) -> Result<External, String> {
+    ) -> (External, PackedWeights) {
+        let path = self.path.clone();
+        let (packs, layers) = match self.read(program, file, external, options) {
+            Ok(found) => found,
+            Err(reason) => return (External::default(), PackedWeights::Refused { file: path, reason }),
+        };
+        let by_themselves = !options.plan && program.methods().all(|method| method.delegates() == 0);
+        let reason = match layers {
+            _ if by_themselves => "each operator runs by itself".to_owned(),
+            0 => {
+                let exact = if options.exact { " without Winograd's method" } else { "" };
+                format!("it holds none for {}{exact}", options.engine(1).isa.name())
+            }
+            layers => return (packs, PackedWeights::Used { file: path, layers }),
+        };
+        (External::default(), PackedWeights::Unsuitable { file: path, reason })
+    }
+
+    /// The entries, and how many suit the options, if all is of this program.
+    fn read(
+        self,
+        program: Program<'_>,
+        file: &FileBytes,
+        external: &External,
+        options: &Options,
+    ) -> Result<(External, usize), String> {
         let name = self.path.display().to_string();
-        let reason =
-            |reason: &dyn std::fmt::Display| format!("{name} is not used: {reason}. `sconce pack` makes it anew");
         let (samples, mut ahead) = (samples(program), Ahead::default());
         samples.iter().for_each(|sample| ahead.look(file, sample));
         payloads(program).iter().for_each(|payload| ahead.look(file, payload));
         ahead.fetch();
         let mut packs = External::default();
-        packs.add(&name, self.file.map_err(|error| reason(&error))?).map_err(|error| reason(&error))?;
+        packs.add(&name, self.file.map_err(|error| error.to_string())?).map_err(|error| error.to_string())?;
         let mut ahead = Ahead::default();
-        packs.take_ahead(&options.engine(1).packed_prefix(), &mut ahead);
+        let layers = packs.take_ahead(&options.engine(1).packed_prefix(), &mut ahead);
         ahead.fetch();
         let entry = packs.find(PACKED).and_then(|entry| packs.bytes(entry)).and_then(|bytes| bytes.as_array());
-        let entry = entry.ok_or_else(|| reason(&"it holds no weights in the order that this version takes them"))?;
+        let entry = entry.ok_or("it holds no weights in the order that this version takes them")?;
         match Identity::of(program, file, external, &samples).is(entry, || digest_of_all(program, external)) {
-            true => Ok(packs),
-            false => Err(reason(&"its weights were packed from another version of the program")),
+            true => Ok((packs, layers)),
+            false => Err("its weights were packed from another version of the program".to_owned()),
         }
     }
 }

@@ -188,9 +188,10 @@ impl Session {
         Ok(Self { shared, method, pool, blocks, states })
     }
 
-    /// Uses its own threads instead of the module's.
+    /// Uses its own threads instead of the module's: so many, or one per physical core if that is 0, and
+    /// [`most_threads`](crate::most_threads) at most.
     pub fn set_threads(&mut self, threads: usize) -> Result<(), Error> {
-        self.pool = Arc::new(Pool::new(threads.max(1)));
+        self.pool = Arc::new(Pool::new(threads));
         let view = self.shared.method(self.method);
         let mut fresh = self.shared.prepared(self.method)?.needs.state(view)?;
         let words = scratch_words(&self.shared, self.method, &mut fresh, &self.pool)?;
@@ -407,7 +408,8 @@ fn input_error(method: Method<'_>, values: &[sconce_core::Value<'_>], error: Cor
             let index = index as usize;
             let want = method.input(index).map_or(String::new(), |info| describe(&info)).into();
             let have = values.get(index).map_or(String::new(), describe_value).into();
-            Error::Input { method: method.name().into(), index, want, have, fault }
+            let name = method.input_name(index).map(Box::from);
+            Error::Input { method: method.name().into(), index, name, want, have, fault }
         }
         error => run_error(method, error),
     }

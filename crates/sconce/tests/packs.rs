@@ -1,5 +1,5 @@
 //! Weights that were packed before are used, and only those of the same program.
-use sconce::{Module, Options, Tensor, instruction_sets};
+use sconce::{Module, Options, PackedWeights, Tensor, instruction_set, instruction_sets};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -65,6 +65,25 @@ fn packed_weights_give_the_same_results() {
         assert_eq!(copy.run(Options::new().copy(true)), before, "{name}");
         assert!(before.1.is_empty());
     }
+}
+
+#[test]
+fn a_module_tells_what_became_of_packed_weights() {
+    let copy = Copy::of("xnnpack_conv.pte", "told");
+    let told = |options: Options| options.load(&copy.program).unwrap().packed_weights().cloned();
+    assert_eq!(told(Options::new()), None);
+    copy.pack();
+    let used = |told| matches!(told, Some(PackedWeights::Used { file, layers: 1.. }) if file == copy.packed());
+    assert!(used(told(Options::new())));
+    assert_eq!(told(Options::new().packed(false)), None);
+    // Those for the order without Winograd's method are others.
+    let reason = match told(Options::new().exact(true)) {
+        Some(PackedWeights::Unsuitable { reason, .. }) => reason,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(reason, format!("it holds none for {} without Winograd's method", instruction_set().unwrap()));
+    fs::write(copy.packed(), b"not a data file").unwrap();
+    assert!(matches!(told(Options::new()), Some(PackedWeights::Refused { .. })));
 }
 
 /// If results follow the file, the file is what they are computed from.

@@ -33,7 +33,7 @@ final class LoadOptions {
     this.dataPaths = const [],
   });
 
-  /// How many threads work on one run; 0: one per physical core.
+  /// How many threads work on one run; 0: one per physical core. Of very many, the library uses a few per processor.
   final int threads;
 
   /// What runs the operators.

@@ -70,7 +70,8 @@ Pointer<ETLoadOptions> _writeOptions(Bindings bindings, NativeScope scope, LoadO
     paths[i] = scope.string(path);
   }
   native.ref
-    ..threads = options.threads
+    // A number that C cannot hold stays as far out of range as it is.
+    ..threads = options.threads.clamp(-1, 0x7fffffff)
     ..engine = options.engine.index
     ..exact = options.exact ? 1 : 0
     ..rounding = options.rounding.index

@@ -6,15 +6,19 @@ for an archive that lies on disk it is not.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 from . import _sconce
-from ._error import INVALID_ARGUMENT, OPERATOR_MISSING, Error
+from ._arrays import lend
+from ._error import INVALID_ARGUMENT, NO_ACCESS, OPERATOR_MISSING, Error, FileNotFound
+from ._numbers import count
 
 if TYPE_CHECKING:
     import torch
@@ -29,6 +33,8 @@ def compile(
     *,
     backends: Sequence[str] | None = None,
     quantize: str | None = None,
+    calibrate: Iterable[Any] | None = None,
+    group_size: int | None = None,
     dynamic_shapes: Any = None,
     strict: bool = False,
 ) -> bytes:
@@ -38,26 +44,87 @@ def compile(
         module: A module, which is exported with ``torch.export.export``; an exported program; a mapping from method
             names to those; or an archive as ``torch.export.save`` writes it, by path or as bytes.
         example_inputs: What the module is called with for the export; of a mapping, all modules.
-        backends: Backends that parts of the program are delegated to; all that the compiler has if not given, none if
-            empty.
-        quantize: A scheme by which the compiler quantises; none if not given.
+        backends: Backends that parts of the program are delegated to; all that this build can run if not given, none
+            if empty.
+        quantize: A scheme by which the compiler quantises, none if not given: ``int8`` (weights and activations, fixed by
+            ``calibrate``), ``int8-dynamic`` or ``int4`` (weights of linear layers).
+        calibrate: Calls like those that the program will see, for ``quantize``: of each a tuple of what the module is
+            called with, or the only thing. Without them there are the inputs of the export alone.
+        group_size: Neighbours in a row of a weight that share a scale, for ``int4``; 32 if not given.
         dynamic_shapes: Which sizes may vary, as ``torch.export.export`` takes it.
         strict: Whether torch traces the module's bytecode.
 
     Raises:
         Error: The compiler cannot do it; the sentence names the operator and the line of Python it came from.
     """
-    asked = _sconce.compiler_backends() if backends is None else list(backends)
+    asked = _runnable() if backends is None else [backends] if isinstance(backends, str) else list(backends)
+    quantization = _quantization(quantize, calibrate, group_size)
     if isinstance(module, (str, os.PathLike)):
-        return _sconce.compile(Path(module).read_bytes(), asked, quantize)
+        return quantization.compile(_read(Path(module)), asked)
     if isinstance(module, bytes):
-        return _sconce.compile(module, asked, quantize)
+        return quantization.compile(module, asked)
     modules = module if isinstance(module, Mapping) else {"forward": module}
     programs = {name: _export(one, example_inputs, dynamic_shapes, strict) for name, one in modules.items()}
-    return compile_programs(programs, asked, quantize)
+    return compile_programs(programs, asked, quantization)
 
 
-def compile_programs(programs: Mapping[str, Any], backends: Sequence[str], quantize: str | None = None) -> bytes:
+def _runnable() -> list[str]:
+    """The compiler's backends that this build runs, too: those of programs have the same name and ``Backend``."""
+    here = {name.lower() for name in _sconce.backend_names()}
+    return [name for name in _sconce.compiler_backends() if f"{name}backend" in here]
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """What to make integers of; nothing if there is no scheme."""
+
+    scheme: str | None = None
+    calls: list[list[Any]] | None = None
+    group_size: int | None = None
+
+    def compile(self, archive: bytes, backends: Sequence[str]) -> bytes:
+        """Compiles an archive with it."""
+        return _sconce.compile(archive, list(backends), self.scheme, self.calls, self.group_size)
+
+
+def _quantization(scheme: str | None, calibrate: Iterable[Any] | None, group_size: int | None) -> Quantization:
+    if scheme is None and (calibrate is not None or group_size is not None):
+        raise Error("calibrate and group_size are for quantize: name a scheme, such as int8", INVALID_ARGUMENT)
+    calls = None if calibrate is None else [_call(call) for call in calibrate]
+    if calls is not None and not calls:
+        raise Error("there are no calls to calibrate with", INVALID_ARGUMENT)
+    if scheme == "int8" and calls is None:
+        warnings.warn("calibrated with the inputs of the export only: pass real ones as calibrate", stacklevel=3)
+    return Quantization(scheme, calls, count("group_size", group_size))
+
+
+def _call(call: Any) -> list[Any]:
+    """The inputs of a call in a row."""
+    if isinstance(call, Mapping):
+        raise TypeError("a call of calibrate is a tuple of what the module is called with, not a mapping")
+    return [lend(value) for value in _leaves(call)]
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, (tuple, list)):
+        return [leaf for part in value for leaf in _leaves(part)]
+    if isinstance(value, Mapping):
+        return [leaf for part in value.values() for leaf in _leaves(part)]
+    return [value]
+
+
+def _read(path: Path) -> bytes:
+    """An archive on disk."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        kind = FileNotFound if error.errno == errno.ENOENT else Error
+        raise kind(f"cannot read {path}: {os.strerror(error.errno or 0)}", NO_ACCESS) from None
+
+
+def compile_programs(
+    programs: Mapping[str, Any], backends: Sequence[str], quantization: Quantization = Quantization()
+) -> bytes:
     """Compiles exported programs by method name.
 
     Operators that the compiler has no rule for are taken apart by torch, if that helps. Not before: the compiler knows
@@ -66,14 +133,14 @@ def compile_programs(programs: Mapping[str, Any], backends: Sequence[str], quant
     if not programs:
         raise Error("there is no method to compile: the mapping is empty", INVALID_ARGUMENT)
     try:
-        return _sconce.compile(_save(programs), list(backends), quantize)
+        return quantization.compile(_save(programs), backends)
     except Error as error:
         if error.code != OPERATOR_MISSING:
             raise
         whole = error
     apart = {name: program.run_decompositions() for name, program in programs.items()}
     try:
-        return _sconce.compile(_save(apart), list(backends), quantize)
+        return quantization.compile(_save(apart), backends)
     except Error:
         raise whole from None
 

@@ -13,11 +13,16 @@ import warnings as _warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, BinaryIO, Union, cast
+from typing import Any, BinaryIO, NoReturn, Union, cast
 
 from . import _sconce
 from ._arrays import give, lend, torch_of
+from ._error import INVALID_PROGRAM, Error
+from ._numbers import count
 from ._nesting import LEAF, Nesting, Node, flatten, parse, unflatten
+
+#: How a zip archive begins, as torch.export.save writes it.
+_ZIP = b"PK\x03\x04"
 
 #: What a program is loaded from.
 Source = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, BinaryIO]
@@ -41,6 +46,8 @@ class TensorInfo:
     planned: bool
     #: The element type by its number in files.
     code: int
+    #: What the export called it; ``None`` if the program does not say.
+    name: str | None = None
 
     @property
     def bounds(self) -> tuple[tuple[int, int], ...]:
@@ -56,6 +63,8 @@ class ValueInfo:
     kind: str
     #: The value that the program recorded.
     value: int | float | bool | str | None
+    #: As of a tensor; programs record none.
+    name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +92,14 @@ def _info(value: _sconce.Value) -> TensorInfo | ValueInfo:
     for size in value["shape"]:
         nbytes *= size
     return TensorInfo(
-        value["dtype"], value["shape"], value["dynamic"], value["dim_order"], nbytes, value["planned"], value["code"]
+        value["dtype"],
+        value["shape"],
+        value["dynamic"],
+        value["dim_order"],
+        nbytes,
+        value["planned"],
+        value["code"],
+        value["name"],
     )
 
 
@@ -117,7 +133,8 @@ class Session:
         self._takes_flat = self._call is not None and all(child is LEAF for child in self._call[0].children)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the method. Arguments and results nest as those of the exported module.
+        """Runs the method. Arguments and results nest as those of the exported module; where the program records the
+        names of its inputs, arguments can be given by them.
 
         Results are arrays of NumPy, or tensors of torch if one of the inputs is one; they own their memory.
         """
@@ -142,18 +159,44 @@ class Session:
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         name = self.meta.name
         if self._call is None:
-            if kwargs:
-                raise TypeError(f"`{name}` takes no keywords: the program records no names for its inputs")
-            return list(args)
+            return self._in_a_row(args, kwargs, len(self.meta.inputs))
         arguments, keywords = self._call
+        own = {key: value for key, value in kwargs.items() if key in (keywords.keys or ())}
+        if self._takes_flat and len(own) < len(kwargs):
+            others = {key: value for key, value in kwargs.items() if key not in own}
+            args = tuple(self._in_a_row(args, others, len(arguments.children)))
+        elif len(own) < len(kwargs):
+            self._refuse([key for key in kwargs if key not in own])
         # Inputs in a row are taken as such; the runtime tells if there are too few.
         in_a_row = self._takes_flat or len(args) == len(self.meta.inputs) != len(arguments.children)
-        if in_a_row and not kwargs:
+        if in_a_row and not own:
             return list(args)
         return [
             *flatten(arguments, args, f"the arguments of `{name}`"),
-            *flatten(keywords, kwargs, f"the keywords of `{name}`"),
+            *flatten(keywords, own, f"the keywords of `{name}`"),
         ]
+
+    def _in_a_row(self, args: tuple[Any, ...], kwargs: dict[str, Any], places: int) -> list[Any]:
+        """Arguments by position, then by the names of the first inputs."""
+        if not kwargs:
+            return list(args)
+        names = [info.name for info in self.meta.inputs[:places]]
+        unknown = [key for key in kwargs if key not in names]
+        if unknown:
+            self._refuse(unknown)
+        given = [*args, *(kwargs[name] for name in names[len(args) :] if name in kwargs)]
+        twice = [key for key in kwargs if key in names[: len(args)]]
+        missing = [name or f"number {at}" for at, name in enumerate(names) if at >= len(args) and name not in kwargs]
+        if twice or missing:
+            problem = f"gets {', '.join(twice)} twice" if twice else f"lacks its input {', '.join(missing)}"
+            raise TypeError(f"`{self.meta.name}` {problem}")
+        return given
+
+    def _refuse(self, keys: list[str]) -> NoReturn:
+        """Says that there are no inputs of these names."""
+        names = [info.name for info in self.meta.inputs if info.name is not None]
+        called = f"its inputs are {', '.join(names)}" if names else "the program records no names for its inputs"
+        raise TypeError(f"`{self.meta.name}` takes no keyword {', '.join(keys)}: {called}")
 
     def __repr__(self) -> str:
         return f"<sconce.Session of `{self.meta.name}`, {self.nbytes} bytes>"
@@ -185,7 +228,14 @@ class Model:
         return self._metas[method]
 
     def session(self, method: str = "forward", *, threads: int | None = None) -> Session:
-        """A new session of a method, for one thread, with its own state; the weights are shared."""
+        """A new session of a method, for one thread, with its own state; the weights are shared.
+
+        Its runs use the model's threads, or ``threads`` of their own; 0 stands for one per physical core.
+        """
+        threads = count("threads", threads)
+        warning = _sconce.too_many_threads(threads or 0)
+        if warning is not None:
+            _warnings.warn(warning, stacklevel=2)
         return Session(self._module.session(method, threads), self.method_meta(method))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -228,7 +278,8 @@ def load(
     Args:
         source: A path, the program's bytes, or a file that is open for reading. A path is mapped, not read: the file
             must not change while the model lives, or ``copy`` must be true.
-        threads: Threads that a run uses, the caller's included; as many as there are physical cores if not given.
+        threads: Threads that a run uses, the caller's included; as many as there are physical cores if not given, or 0.
+            Of very many, only a few per processor are used, with a warning.
         data: Files with data from beside the program (``.ptd``).
         exact: Leaves out methods that round more than plain sums of products, such as Winograd's.
         copy: Reads files into memory instead of mapping them.
@@ -243,7 +294,7 @@ def load(
 
     Raises:
         Error: The file is not a program, or asks for operators or backends that this build lacks; all of them are
-            named.
+            named. Of a file that is not there it is a FileNotFoundError, too.
     """
     if isinstance(source, (bytearray, memoryview)):
         source = bytes(source)
@@ -253,23 +304,38 @@ def load(
         data = []
     elif isinstance(data, (str, os.PathLike)):
         data = [data]
+    if (given := _archive(source)) is not None:
+        sentence = f"{given} is an exported program: compile it first, sconce.load(sconce.compile({given!r}))"
+        raise Error(sentence, INVALID_PROGRAM)
     module = _sconce.Module(
         source if isinstance(source, bytes) else os.fspath(source),
-        threads=threads,
+        threads=count("threads", threads),
         data=[os.fspath(path) for path in data],
         exact=exact,
         copy=copy,
         lazy=lazy,
         plan=plan,
         packed=packed,
-        memory_limit=memory_limit,
-        instruction_limit=instruction_limit,
+        memory_limit=count("memory_limit", memory_limit),
+        instruction_limit=count("instruction_limit", instruction_limit),
         instructions=instructions,
         rounding=rounding,
     )
     for warning in module.warnings:
         _warnings.warn(warning, stacklevel=2)
     return Model(module)
+
+
+def _archive(source: bytes | str | os.PathLike[str]) -> str | None:
+    """What to call a source that is an archive of torch, and no program."""
+    if isinstance(source, bytes):
+        return "archive" if source[:4] == _ZIP else None
+    try:
+        with open(source, "rb") as file:
+            return os.fspath(source) if file.read(4) == _ZIP else None
+    except OSError:
+        # The loader says what is wrong with it.
+        return None
 
 
 def _read(source: Any) -> bytes:

@@ -1,10 +1,10 @@
 //! Inputs that show what values a program works on.
 //!
-//! A file is one call, `in0, in1, ...` as in golden files, or many: then each array has one dimension more than the input,
-//! in front, and its indices are calls. A file is for all methods, or for the one in `METHOD=FILE`. Without files, the
-//! inputs that the program was exported with are all there is.
+//! A file is one call, `in0, in1, ...` or the names of the inputs as in golden files, or many: then each array has one
+//! dimension more than the input, in front, and its indices are calls. A file is for all methods, or for the one in
+//! `METHOD=FILE`. Without files, the inputs that the program was exported with are all there is.
 use crate::failure::Failure;
-use crate::golden;
+use crate::golden::{self, Golden};
 use sconce::compile::quantize::Calibrator;
 use sconce::compile::{Archive, Model};
 use sconce::core::{Method, ValueInfo};
@@ -18,7 +18,7 @@ type Arrays = BTreeMap<usize, Tensor>;
 /// Inputs from files, or from the archive.
 pub(super) struct Calibration {
     /// With the method that they are for, if it is only one.
-    files: Vec<(Option<String>, Arrays)>,
+    files: Vec<(Option<String>, Golden)>,
 }
 
 impl Calibration {
@@ -27,10 +27,10 @@ impl Calibration {
         let files = paths.iter().map(|path| {
             let (method, path) = of_method(archive, path);
             match golden::read(&path) {
-                Ok(golden) if golden.inputs.is_empty() => {
+                Ok(golden) if golden.inputs.is_empty() && golden.named.is_empty() => {
                     Err(Failure::new(format!("{}: there is no array in0, only {:?}", path.display(), golden.keys)))
                 }
-                Ok(golden) => Ok((method, golden.inputs)),
+                Ok(golden) => Ok((method, golden)),
                 Err(error) => Err(Failure::new(error)),
             }
         });
@@ -39,13 +39,14 @@ impl Calibration {
 
     /// The inputs of the export.
     pub(super) fn of_export(archive: &Archive<'_>) -> Self {
-        let model = |model: &Model<'_>| Some((Some(model.method().to_owned()), samples(model)?));
+        let golden = |model: &Model<'_>| Some(Golden { inputs: samples(model)?, ..Golden::default() });
+        let model = |model: &Model<'_>| Some((Some(model.method().to_owned()), golden(model)?));
         Self { files: archive.models.iter().filter_map(model).collect() }
     }
 
-    fn of<'a>(&'a self, method: &'a str) -> impl Iterator<Item = &'a Arrays> {
+    fn of<'a>(&'a self, method: &'a str) -> impl Iterator<Item = &'a Golden> {
         let own = move |only: &Option<String>| only.as_deref().is_none_or(|only| only == method);
-        self.files.iter().filter(move |(only, _)| own(only)).map(|(_, arrays)| arrays)
+        self.files.iter().filter(move |(only, _)| own(only)).map(|(_, golden)| golden)
     }
 }
 
@@ -74,9 +75,10 @@ impl Calibrator for Calibration {
         // Every value is wanted, so that nothing is gained by doing several calls at once.
         let module = Options::new().plan(false).load(program).map_err(|error| error.to_string())?;
         let mut session = module.session().map_err(|error| error.to_string())?;
-        for arrays in self.of(method) {
-            for call in 0..calls(session.view(), arrays)?.unwrap_or(1) {
-                let given = match calls(session.view(), arrays)? {
+        for file in self.of(method) {
+            let arrays = file.clone().of(session.view())?.inputs;
+            for call in 0..calls(session.view(), &arrays)?.unwrap_or(1) {
+                let given = match calls(session.view(), &arrays)? {
                     Some(_) => arrays.iter().map(|(number, array)| Ok((*number, slice(array, call)?))).collect(),
                     None => Ok(arrays.clone()),
                 };

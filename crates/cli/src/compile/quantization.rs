@@ -1,6 +1,8 @@
 //! `sconce compile --quantize`: what to make integers of, and what it cost.
 use super::calibration::Calibration;
+use crate::arguments;
 use crate::failure::Failure;
+use crate::print;
 use sconce::compile::Archive;
 use sconce::compile::ggml::Blocks;
 use sconce::compile::quantize::{Layer, Quantization, Report, Scheme};
@@ -19,7 +21,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "INPUTS.npz", num_args = 1.., requires = "quantize")]
     calibrate: Vec<PathBuf>,
     /// Neighbours in a row of a weight that share a scale, for int4
-    #[arg(long, value_name = "N", default_value_t = 32, requires = "quantize")]
+    #[arg(long, value_name = "N", default_value = "32", value_parser = arguments::count, requires = "quantize")]
     group_size: usize,
     /// Print what quantisation cost as JSON, after everything else on a line of its own
     #[arg(long, requires = "quantize")]
@@ -75,13 +77,9 @@ impl Arguments {
             }
             Some(Integers::Int8) => Scheme::Int8,
             Some(Integers::Int8Dynamic) => Scheme::Int8Dynamic,
-            Some(Integers::Int4) if self.group_size == 0 || !self.group_size.is_multiple_of(32) => {
-                let hint = "XNNPACK has groups of 32, 64, ...";
-                return Err(
-                    Failure::usage(format!("groups of {} weights are not possible", self.group_size)).hint(hint)
-                );
+            Some(Integers::Int4) => {
+                sconce::compile::in_groups(Scheme::Int4 { group_size: 32 }, self.group_size).map_err(Failure::usage)?
             }
-            Some(Integers::Int4) => Scheme::Int4 { group_size: self.group_size },
         };
         let calibration = if self.calibrate.is_empty() {
             if scheme == Scheme::Int8 {
@@ -103,14 +101,13 @@ impl Arguments {
         sconce::compile::blocks(name).transpose().map_err(Failure::new)
     }
 
-    /// Prints what quantisation did.
+    /// Prints what quantisation did, if it is not to be JSON.
     pub(super) fn print(&self, report: &Report, out: &mut dyn Write) -> Result<(), Failure> {
         if self.json {
-            serde_json::to_writer(&mut *out, &Cost::of(report))?;
-            return Ok(writeln!(out)?);
+            return Ok(());
         }
-        let [before, after] = report.bytes.map(|bytes| bytes as f64 / 1e6);
-        writeln!(out, "{} calls on integers, weights of {before:.2} MB became {after:.2} MB", report.calls)?;
+        let [before, after] = report.bytes.map(print::size);
+        writeln!(out, "{} calls on integers, weights of {before} became {after}", report.calls)?;
         for left in report.left.iter().take(WORST) {
             writeln!(out, "{} stays float32: {}", left.name, left.reason)?;
         }
@@ -122,6 +119,15 @@ impl Arguments {
         }
         for layer in report.layers.iter().take(WORST) {
             writeln!(out, "{:>8.1} dB {}", layer.decibels, layer.name)?;
+        }
+        Ok(())
+    }
+
+    /// Prints it as JSON, if it is to be that.
+    pub(super) fn print_json(&self, report: &Report, out: &mut dyn Write) -> Result<(), Failure> {
+        if self.json {
+            serde_json::to_writer(&mut *out, &Cost::of(report))?;
+            writeln!(out)?;
         }
         Ok(())
     }

@@ -117,3 +117,24 @@ pub(crate) fn shape_only(body: impl FnOnce(&mut Plan<'static>, u32, u32)) -> Vec
     (plan.inputs, plan.outputs, plan.buffer_sizes) = (vec![x], vec![y], vec![0, 24]);
     Program { plans: vec![plan], ..Program::default() }.write()
 }
+
+/// A program from float32 [2] to float32 [2] that goes through int8 in steps of 0.5; what `rest` makes of the numbers is the
+/// output.
+pub(crate) fn quantised(rest: impl FnOnce(&mut Plan<'static>, u32) -> u32) -> Vec<u8> {
+    let mut plan = Plan::new("forward");
+    let [x, y] = [0, 16].map(|offset| plan.value(planned([2], offset)));
+    let small = plan.value(Tensor::new(ScalarType::Char, [2], Storage::Planned(Memory { id: 1, offset: 32 })));
+    let scale = plan.value(Value::Double(0.5));
+    let [zero, least, most, char] = [0, -128, 127, 1].map(|number| plan.value(Value::Int(number)));
+    let none = plan.value(Value::Null);
+    plan.call("quantized_decomposed::quantize_per_tensor.out", [x, scale, zero, least, most, char, small, small]);
+    plan.call("quantized_decomposed::dequantize_per_tensor.out", [small, scale, zero, least, most, char, none, y, y]);
+    let output = rest(&mut plan, y);
+    (plan.inputs, plan.outputs, plan.buffer_sizes) = (vec![x], vec![output], vec![0, 128]);
+    Program { plans: vec![plan], ..Program::default() }.write()
+}
+
+/// Another float32 [2], for what a test adds to a program.
+pub(crate) fn further(plan: &mut Plan<'static>, offset: u64) -> u32 {
+    plan.value(planned([2], offset))
+}

@@ -2,7 +2,7 @@
 
 use super::Emitter;
 use crate::Error;
-use crate::ir::{Kind, Origin, Program, ValueId};
+use crate::ir::{Input, Kind, Origin, Program, ValueId};
 use crate::size::Size;
 use sconce_format::ptd;
 use sconce_format::pte::model::{Storage, Tensor, Value};
@@ -58,6 +58,25 @@ impl<'p> Emitter<'_, '_, 'p> {
             }
         }
         Ok(Storage::External(None))
+    }
+
+    /// Gives the tensors of the caller their names in the export. Of a tensor with data the file's field says where those are
+    /// found, and it stays.
+    pub(super) fn name(&mut self) {
+        let function = self.function;
+        let given = function.inputs.iter().map(|input| match input {
+            Input::Value(value) => function.get(*value).name.as_str(),
+            Input::Fixed(_) => "",
+        });
+        let named = self.plan.inputs.iter().zip(given);
+        let outputs = self.plan.outputs.iter().zip(function.output_names.iter().map(String::as_str));
+        let names: Vec<(u32, &str)> = named.chain(outputs).map(|(&entry, name)| (entry, name)).collect();
+        for (entry, name) in names.into_iter().filter(|(_, name)| !name.is_empty()) {
+            let Value::Tensor(tensor) = &mut self.plan.values[entry as usize] else { continue };
+            if matches!(tensor.storage, Storage::Planned(_) | Storage::Unplanned) {
+                tensor.name.get_or_insert_with(|| name.to_owned());
+            }
+        }
     }
 
     pub(super) fn constant(&mut self, id: u32) -> Storage {

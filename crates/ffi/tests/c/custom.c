@@ -153,6 +153,11 @@ static void custom_backend(const char *path) {
     failing = 0;
     OK(et_module_load_file(path, &module));
     CHECK(made == 1);
+    ETValueInfo info = {.size = sizeof info};
+    OK(et_module_input_info(module, "forward", 0, &info));
+    CHECK(info.name && strcmp(info.name, "x") == 0);
+    OK(et_module_output_info(module, "forward", 0, &info));
+    CHECK(info.name && strcmp(info.name, "scaled") == 0);
     float ones[] = {1, 1, 1, 1};
     const int64_t shape[] = {4};
     ETTensor *input = NULL, **outputs = NULL;
