@@ -55,3 +55,32 @@ fn share(block: &mut Block, values: &[Value], replaced: &mut HashMap<ValueId, Va
         }
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{Arg, Origin, TensorType};
+    use sconce_format::ScalarType;
+
+    /// How many calls share the result of another, of calls without tensors that give these types.
+    fn shared(operator: &'static str, types: [ScalarType; 2]) -> usize {
+        let mut function = Function::default();
+        for dtype in types {
+            let kind = Kind::Tensor(TensorType::fixed(dtype, &[3]));
+            let result = function.value(kind, Origin::Call, "");
+            let args = [("size", Arg::from(vec![3i64])), ("fill_value", 0.into())];
+            function.body.calls.push(Call::new(operator, args, vec![result]));
+        }
+        CommonCalls.run(&mut function, &mut Constants::default()).unwrap()
+    }
+
+    #[test]
+    fn calls_share_what_is_the_same_each_time() {
+        use ScalarType::{Float, Long};
+        assert_eq!(shared("aten::full", [Float, Float]), 1);
+        assert_eq!(shared("aten::full", [Float, Long]), 0);
+        for operator in ["aten::rand", "aten::exponential", "aten::uniform", "aten::native_dropout"] {
+            assert_eq!(shared(operator, [Float, Float]), 0, "{operator}");
+        }
+    }
+}
