@@ -176,3 +176,34 @@ fn training_is_told_from_use() {
     let error = single.lower("aten::batch_norm", args, vec![float(&[2, 3])]).unwrap_err().to_string();
     assert!(error.contains("call eval() before the export"), "{error}");
 }
+
+#[test]
+fn a_dropout_draws_in_training_only() {
+    let dropout = |operator, p: f64, train: bool| {
+        let mut single = Single::new();
+        let x = single.input(ScalarType::Float, sizes(&[2, 3, 4]));
+        let args = vec![("input", x.into()), ("p", p.into()), ("train", train.into())];
+        single.lower(operator, args, vec![float(&[2, 3, 4])])
+    };
+    assert!(dropout("aten::dropout", 0.5, false).unwrap().is_empty());
+    assert!(dropout("aten::feature_dropout", 0.0, true).unwrap().is_empty());
+    assert_eq!(dropout("aten::alpha_dropout", 1.0, true).unwrap(), ["aten::mul.Scalar"]);
+    assert_eq!(dropout("aten::dropout", 0.5, true).unwrap(), ["aten::native_dropout"]);
+    let error = dropout("aten::dropout", 1.5, true).unwrap_err().to_string();
+    assert!(error.contains("the probability 1.5"), "{error}");
+}
+
+#[test]
+fn a_norm_that_tracks_statistics_in_training_is_refused() {
+    let mut single = Single::new();
+    let x = single.input(ScalarType::Float, sizes(&[2, 3, 4]));
+    let [mean, variance] = [0; 2].map(|_| single.input(ScalarType::Float, sizes(&[3])));
+    let args = vec![
+        ("input", x.into()),
+        ("running_mean", mean.into()),
+        ("running_var", variance.into()),
+        ("use_input_stats", true.into()),
+    ];
+    let error = single.lower("aten::instance_norm", args, vec![float(&[2, 3, 4])]).unwrap_err().to_string();
+    assert!(error.contains("call eval() before the export"), "{error}");
+}

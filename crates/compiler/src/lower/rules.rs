@@ -3,8 +3,10 @@
 mod activation;
 mod attention;
 mod bag;
+mod complex;
 mod conv;
 mod create;
+mod dropout;
 mod einsum;
 mod elementwise;
 mod fft;
@@ -38,8 +40,10 @@ const TABLES: &[Table] = &[
     activation::RULES,
     attention::RULES,
     bag::RULES,
+    complex::RULES,
     conv::RULES,
     create::RULES,
+    dropout::RULES,
     elementwise::RULES,
     fft::RULES,
     index::RULES,
