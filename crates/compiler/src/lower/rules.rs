@@ -23,6 +23,7 @@ mod recurrent;
 mod reduce;
 mod resize;
 mod shape;
+mod stft;
 
 use super::{Rule, Site};
 use crate::Error;
@@ -58,6 +59,7 @@ const TABLES: &[Table] = &[
     reduce::RULES,
     resize::RULES,
     shape::RULES,
+    stft::RULES,
 ];
 
 static RULES: LazyLock<HashMap<&'static str, Rule>> =
