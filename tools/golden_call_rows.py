@@ -79,6 +79,11 @@ row("aten::_conj_physical.out", some(2, 3, dtype=C64))
 row("aten::_conj_physical.out", some(dtype=C64), tag="zero_dim")
 row("aten::view_as_real_copy.out", some(2, 3, dtype=C64))
 row("aten::view_as_real_copy.out", some(0, dtype=C64), tag="empty")
+refuses = "does not compute with complex numbers"
+for name in ["exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sigmoid"]:
+    row(f"aten::{name}.out", some(2, 3, dtype=C64), tag="complex64", official=refuses)
+row("aten::pow.Tensor_Tensor_out", some(2, 3, dtype=C64), some(3, dtype=C64), tag="complex64", official=refuses)
+row("aten::eq.Tensor_out", some(2, 3, dtype=C64), some(3, dtype=C64), tag="complex64", official=refuses)
 row("aten::t_copy.out", some(2, 3))
 row("aten::t_copy.out", some(4, dtype=I64), tag="vector")
 row("aten::transpose_copy.int_out", some(2, 3, 4), 0, -1)

@@ -83,7 +83,7 @@ def array(leaf):
     """A value as it stands in an `.npz`."""
     if not isinstance(leaf, torch.Tensor):
         return np.array(leaf)
-    leaf = leaf.detach().contiguous()
+    leaf = leaf.detach().resolve_conj().resolve_neg().contiguous()
     return leaf.view(torch.uint16).numpy() if leaf.dtype == torch.bfloat16 else leaf.numpy()
 
 

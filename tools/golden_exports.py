@@ -1,6 +1,7 @@
 """What `golden_pt2.py` and `golden_flow.py` share: cases, written as exported programs with eager PyTorch's values."""
 
 import copy
+import io
 import os
 import sys
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ class Case:
 
 
 def arrays(values, name):
-    plain = lambda value: value.detach().contiguous().numpy() if isinstance(value, torch.Tensor) else np.array(value)
+    plain = lambda value: value.detach().resolve_conj().resolve_neg().contiguous().numpy() if isinstance(value, torch.Tensor) else np.array(value)
     return {f"{name}{i}": plain(value).copy() for i, value in enumerate(tree_leaves(values))}
 
 
@@ -35,6 +36,14 @@ def goldens(module, runs):
         inputs = arrays(run, "in")
         with torch.no_grad():
             yield inputs | arrays(module(*run), "out")
+
+
+def exported(module, inputs, decomposed=False):
+    """The bytes of an exported program."""
+    program = export(module, inputs, strict=False)
+    file = io.BytesIO()
+    save(program.run_decompositions() if decomposed else program, file)
+    return file.getvalue()
 
 
 def main(cases, label):

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Exports PyTorch's own operator samples, one program each, with what eager PyTorch answers.
 
-    golden_ops.py --out DIR [--dtypes float32,...] [--samples N] [--jobs N] [NAME...]
+    golden_ops.py --out DIR [--form pte|pt2|core] [--dtypes float32,...] [--samples N] [--jobs N] [NAME...]
 
 PyTorch tests its operators with a database of sample inputs (`op_db`): shapes, broadcasting, empty and zero-dim tensors,
 negative dims, NaN. Every sample of the named operators (all of them if none is named) that the official exporter can
 lower without delegates becomes `NAME.DTYPE.I.pte` with `NAME.DTYPE.I.npz` beside it, as `sconce check DIR` reads them.
+With the form `pt2` it is an exported program as `torch.export` gives it, with `core` one after `run_decompositions()`.
 Of the samples of an operator and a type, N are taken evenly. A sample whose values depend on chance is left out, and so
 is one whose outputs are not tensors or numbers, or not specified. What could not be exported, and why, is written to
 `DIR/skipped.txt`.
@@ -34,6 +35,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from golden_export import Case, Run, array, build
+from golden_exports import exported
 
 DTYPES = {
     name: getattr(torch, name)
@@ -75,6 +77,7 @@ class Sampled(torch.nn.Module):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--form", choices=["pte", "pt2", "core"], default="pte")
     parser.add_argument("--dtypes", default="float32,float16,bfloat16,float64,int64,int32,int8,uint8,bool")
     parser.add_argument("--samples", type=int, default=6)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
@@ -85,7 +88,8 @@ def main():
     if unknown := set(options.names) - known:
         sys.exit(f"no such operator: {', '.join(sorted(unknown))}")
     wanted = [i for i, op in enumerate(op_db) if not options.names or name_of(op) in options.names]
-    jobs = [(i, dtype, options.samples, options.out) for i in wanted for dtype in options.dtypes.split(",")]
+    where = (options.samples, options.form, options.out)
+    jobs = [(i, dtype, *where) for i in wanted for dtype in options.dtypes.split(",")]
     totals = collections.Counter()
     with multiprocessing.Pool(options.jobs, maxtasksperchild=20) as pool:
         with open(options.out / "skipped.txt", "a") as skipped:
@@ -103,7 +107,8 @@ def name_of(op):
 
 
 def export_samples(job):
-    index, dtype, count, out = job
+    index, dtype, count, form, out = job
+    ending = "pte" if form == "pte" else "pt2"
     op = op_db[index]
     counts, reasons = collections.Counter(), []
     short = dtype not in ("float32", "float64")
@@ -118,29 +123,31 @@ def export_samples(job):
     taken = min(count, len(samples))
     for i in (k * len(samples) // taken for k in range(taken)):
         stem = f"{name_of(op)}.{dtype}.{i}"
-        if (out / f"{stem}.pte").exists():
+        if (out / f"{stem}.{ending}").exists():
             counts["kept"] += 1
             continue
         try:
             with time_limit(SECONDS_PER_SAMPLE), contextlib.redirect_stderr(io.StringIO()):
-                program, values = export_sample(op, samples[i])
+                program, values = export_sample(op, samples[i], form)
         except BaseException as error:
             counts["skipped"] += 1
             reasons.append(f"{stem}: {first_line(error)}")
             continue
         np.savez_compressed(out / f"{stem}.npz", **values)
-        (out / f"{stem}.pte").write_bytes(program)
+        (out / f"{stem}.{ending}").write_bytes(program)
         counts["written"] += 1
     return counts, reasons
 
 
-def export_sample(op, sample):
+def export_sample(op, sample, form):
     leaves, structure = tree_flatten(((sample.input, *sample.args), sample.kwargs))
     tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
     model = Sampled(op.op, structure, leaves)
     outputs = run(model, tensors)
     values = {f"in{i}": array(tensor) for i, tensor in enumerate(tensors)}
     values |= {f"out{i}": array(value) for i, value in enumerate(outputs)}
+    if form != "pte":
+        return exported(model, tensors, decomposed=form == "core"), values
     return build(Case(model, [Run(tensors)]), [outputs])["pte"], values
 
 

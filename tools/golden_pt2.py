@@ -193,8 +193,126 @@ def losses(m, x, y):
     )
 
 
+def dropouts(m, x, drawn):
+    """What is drawn differs, so outputs are facts about it; probabilities of zero and one leave nothing to chance."""
+    kinds = [F.dropout, F.dropout1d, F.alpha_dropout, F.feature_alpha_dropout]
+    certain = [kind(x, p, training) for kind in kinds for p, training in [(0.0, True), (1.0, True), (0.5, False)]]
+    many = torch.ones(200, 50, device=x.device)
+    kept = F.dropout(many, 0.25, True)
+    channels = F.dropout2d(many.view(200, 5, 2, 5), 0.5, True)
+    alpha, scale = F.alpha_dropout(drawn, 0.3, True), F.alpha_dropout(many, 0.3, True)
+    query = many.view(2, 100, 50)
+    attention = F.scaled_dot_product_attention(query, query, query, dropout_p=0.4)
+    slopes = F.rrelu(-many, 0.2, 0.6, True)
+    return certain + [
+        ((kept == 0) | (kept == 1 / 0.75)).all(),
+        ((kept == 0).float().mean() - 0.25).abs() < 0.03,
+        channels.amax((2, 3)) - channels.amin((2, 3)),
+        (channels.mean() - 1).abs() < 0.1,
+        alpha.mean().abs() < 0.15,
+        (alpha.std() - 1).abs() < 0.15,
+        (scale > 1).float().mean() > 0.6,
+        (attention.mean() - 1).abs() < 0.1,
+        attention.std() > 0,
+        F.scaled_dot_product_attention(query, query, query, dropout_p=1.0).abs().sum(),
+        torch.stack([slopes.min() >= -0.6, slopes.max() <= -0.2, (slopes.mean() + 0.4).abs() < 0.02]),
+        F.rrelu(x, 0.3, 0.3, True),
+        torch.lstm(x, (m.state, m.state), list(m.lstm.parameters()), True, 2, 1.0, True, False, False),
+        (torch.empty_like(many).exponential_() != torch.empty_like(many).exponential_()).any(),
+        (m.ones.clone().uniform_() != 1).any(),
+    ]
+
+
+def arguments(m, x, y, index, small):
+    """Arguments that change the result in ways that are easily forgotten."""
+    return (
+        F.embedding_bag(index.view(2, 2), m.table, mode="sum", padding_idx=-1),
+        F.embedding_bag(index.view(2, 2), m.table, mode="max", padding_idx=-2),
+        torch.linalg.svd(x)[1],
+        torch.linalg.svd(x)[2].abs(),
+        torch.diff(x, 0, prepend=x, append=x),
+        torch.meshgrid(y[0], indexing="xy")[0],
+        torch.logsumexp(m.large, 0),
+        torch.take_along_dim(x, index.view(1, 4) - 2, 1),
+        F.pairwise_distance(small[:2], small[2:]),
+        torch.dist(small[:2], small[2:] + 0.5),
+        torch.full((2,), 0.5, dtype=torch.bool, device=x.device),
+        torch.cross(x[:1, :3], y[:1, :3]),
+        torch.linalg.norm(x[:0], float("inf")),
+        torch.linalg.matrix_norm(x[:, :0], "nuc"),
+        x[:, :0].new_ones(5, 4) @ x.new_ones(4, 0) @ x.new_ones(0, 2),
+        torch.linalg.multi_dot([x.T, x[:, :0], x[:0]]),
+    )
+
+
+def complexes(m, x, y):
+    square = x @ y.mT
+    norms = [torch.linalg.vector_norm(x, p) for p in (0, 1, 2, 3.0, float("inf"), float("-inf"))]
+    norms += [torch.linalg.norm(x, p, (0, 1)) for p in (1, -1, float("inf"), "fro")]
+    norms += [torch.linalg.norm(x), x.norm(2, 1), torch.linalg.norm(x, dtype=torch.complex128)]
+    distances = [torch.dist(x, y, 3), F.l1_loss(x, y), F.pairwise_distance(x, y), F.normalize(x), x.renorm(2, 0, 1.0)]
+    products = [torch.vdot(x[0], y[0]), torch.linalg.vecdot(x, y), torch.dot(x[0], y[0]), F.linear(x, y, y[:, 0])]
+    products += [torch.addmm(square, x, y.mT, beta=0.5), torch.einsum("ij,kj->ik", x, y)]
+    turned = [x.H, x.mH, x.adjoint(), x.mT, x.conj() * y, x.real, x.imag, torch.view_as_real(x), x.angle()]
+    asked = [x.isreal(), x.isclose(y), x == y, x != y, torch.isfinite(x / 0), torch.isnan(x / 0), x.count_nonzero()]
+    sums = [x.mean(1), x.mean(), x.std(0), x.var(), *torch.var_mean(y, 1), x.cumsum(1), x.sum(0)]
+    functions = [torch.exp, torch.log, torch.sqrt, torch.rsqrt, torch.sin, torch.cos, torch.tan, torch.sinh, torch.cosh]
+    functions += [torch.tanh, torch.sigmoid, torch.reciprocal, torch.square, torch.sgn, F.silu, torch.log10, torch.log2]
+    powers = [x**3, x**y, 2.0**x, x**0.5, 1 / x, 2 - x]
+    powers += [x * (2 - 1j), x.real * 1j, torch.full_like(x, 3j), torch.where(x.real > 0, x, 1j), x == 1j]
+    index = torch.tensor([1, 0, 1], device=x.device)
+    places = [torch.where(x.real > 0, x, y), x.index_add(0, index, y), x.index_put((index[:2],), y[:2], accumulate=True)]
+    places += [x.masked_fill(x.imag > 0, 2.0), F.dropout(x, 1.0, True)]
+    return norms + distances + products + turned + asked + sums + [f(x) for f in functions] + powers + places
+
+
+def fourier(m, x, z):
+    g, results = torch.fft, []
+    for name in ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"]:
+        value = x if name in ("rfft", "ihfft") else z
+        one, two, many = (getattr(g, name + ending) for ending in ("", "2", "n"))
+        results += [one(x), one(value, 5, 0, "forward"), one(value, 3, -2, "ortho")]
+        results += [two(value, norm="forward"), two(x, (3, 7), (0, 2))]
+        results += [many(value), many(value, (2, -1), (2, 0), "ortho")]
+    results += [g.fftshift(z), g.ifftshift(z, (0, -1)), g.fftfreq(5, 0.5) + x[0, 0, :5], g.rfftfreq(8) + x[0, 0, :5]]
+    return results + [g.rfft(x > 0), g.irfft(x.double()), g.fftn(z.to(torch.complex128))]
+
+
+def short_time(m, x):
+    spectrum = torch.stft(x, 16, 5, 12, m.window, normalized=True, return_complex=True)
+    whole = torch.stft(x[0], 16, center=False, onesided=False, return_complex=True)
+    pairs = torch.stft(x, 8, 3, pad_mode="constant", return_complex=False)
+    return (
+        spectrum,
+        whole,
+        pairs,
+        torch.stft(spectrum.flatten(1), 8, onesided=False, return_complex=True),
+        torch.istft(spectrum, 16, 5, 12, m.window, normalized=True),
+        torch.istft(spectrum, 16, 5, 12, m.window, length=50),
+        torch.istft(whole, 16, onesided=False, length=40),
+        torch.istft(whole.to(torch.complex128), 16, center=False, onesided=False, return_complex=True),
+        torch.istft(torch.view_as_complex(pairs), 8, 3, length=70),
+    )
+
+
 def encoder(m, x):
     return m.layer(x)
+
+
+def cases_of_arguments():
+    parts = dict(lstm=torch.nn.LSTM(5, 4, 2), state=torch.nn.Parameter(normal(2, 3, 4)))
+    parts |= dict(ones=torch.nn.Parameter(torch.ones(9)))
+    yield "dropouts", Case(Module(dropouts, **parts), [(normal(4, 3, 5), normal(60, 50))])
+    small = torch.tensor([[3, 200, 7], [0, 1, 255], [5, 100, 9], [9, 9, 9]], dtype=torch.uint8)
+    parts = dict(table=torch.nn.Parameter(normal(4, 3)), large=torch.nn.Parameter(torch.tensor(1000.0)))
+    index = torch.tensor([0, 3, 2, 1])
+    yield "arguments", Case(Module(arguments, **parts), [(normal(3, 4), normal(3, 4), index, small)])
+    x, y = (torch.randn(3, 4, dtype=torch.complex64) for _ in range(2))
+    y[0, 1], x[1] = x[0, 1], x[1].real
+    yield "complexes", Case(Module(complexes), [(x, y)])
+    yield "fourier", Case(Module(fourier), [(normal(2, 3, 6), torch.randn(2, 3, 6, dtype=torch.complex64))])
+    window = torch.nn.Parameter(torch.hann_window(12) + 0.1)
+    yield "short_time", Case(Module(short_time, window=window), [(normal(2, 60),)])
 
 
 def cases():
@@ -227,6 +345,10 @@ def cases():
     yield "shapes", Case(Module(shapes), [(normal(2, 4, 5),)])
     yield "images", Case(Module(images, map=torch.nn.Parameter(normal(1, 2, 3) * 0.5)), [(normal(1, 4, 6, 8),)])
     yield "losses", Case(Module(losses), [(normal(4, 3), normal(4, 3))])
+    # The rest of the cases is drawn as before, whatever these draw.
+    drawn = torch.random.get_rng_state()
+    yield from cases_of_arguments()
+    torch.random.set_rng_state(drawn)
     layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     yield "encoder", Case(Module(encoder, layer=layer), [(normal(2, 3, 8),)])
     yield "decomposed", Case(Module(norms, weight=torch.nn.Parameter(normal(4))), [(normal(2, 4, 6),)], decomposed=True)

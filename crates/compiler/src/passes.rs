@@ -17,7 +17,7 @@ pub use norm::FoldBatchNorm;
 pub use simplify::Simplify;
 
 use crate::Error;
-use crate::ir::{Block, Constants, Function, Output, ValueId};
+use crate::ir::{Block, Call, Constants, Function, Output, ValueId};
 use std::collections::HashMap;
 
 /// Changes a method.
@@ -27,6 +27,40 @@ pub trait Pass {
 
     /// Changes the function, and says how often.
     fn run(&self, function: &mut Function, constants: &mut Constants<'_>) -> Result<usize, Error>;
+}
+
+/// Operators that give something else each time.
+const RANDOM: &[&str] = &[
+    "_fused_dropout",
+    "bernoulli",
+    "binomial",
+    "cauchy",
+    "exponential",
+    "geometric",
+    "log_normal",
+    "multinomial",
+    "native_dropout",
+    "normal",
+    "normal_functional",
+    "poisson",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "random",
+    "randperm",
+    "rrelu_with_noise",
+    "rrelu_with_noise_functional",
+    "uniform",
+];
+
+/// Whether a call gives something else each time.
+fn is_random(call: &Call) -> bool {
+    let name = call.operator().unwrap_or("");
+    let base = name.split("::").nth(1).unwrap_or(name).split('.').next().unwrap_or(name);
+    RANDOM.contains(&base)
 }
 
 /// How often the passes run over one method at most.

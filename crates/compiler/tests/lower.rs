@@ -176,3 +176,62 @@ fn training_is_told_from_use() {
     let error = single.lower("aten::batch_norm", args, vec![float(&[2, 3])]).unwrap_err().to_string();
     assert!(error.contains("call eval() before the export"), "{error}");
 }
+
+#[test]
+fn a_dropout_draws_in_training_only() {
+    let dropout = |operator, p: f64, train: bool| {
+        let mut single = Single::new();
+        let x = single.input(ScalarType::Float, sizes(&[2, 3, 4]));
+        let args = vec![("input", x.into()), ("p", p.into()), ("train", train.into())];
+        single.lower(operator, args, vec![float(&[2, 3, 4])])
+    };
+    assert!(dropout("aten::dropout", 0.5, false).unwrap().is_empty());
+    assert!(dropout("aten::feature_dropout", 0.0, true).unwrap().is_empty());
+    assert_eq!(dropout("aten::alpha_dropout", 1.0, true).unwrap(), ["aten::mul.Scalar"]);
+    assert_eq!(dropout("aten::dropout", 0.5, true).unwrap(), ["aten::native_dropout"]);
+    let error = dropout("aten::dropout", 1.5, true).unwrap_err().to_string();
+    assert!(error.contains("the probability 1.5"), "{error}");
+}
+
+#[test]
+fn a_norm_that_tracks_statistics_in_training_is_refused() {
+    let mut single = Single::new();
+    let x = single.input(ScalarType::Float, sizes(&[2, 3, 4]));
+    let [mean, variance] = [0; 2].map(|_| single.input(ScalarType::Float, sizes(&[3])));
+    let args = vec![
+        ("input", x.into()),
+        ("running_mean", mean.into()),
+        ("running_var", variance.into()),
+        ("use_input_stats", true.into()),
+    ];
+    let error = single.lower("aten::instance_norm", args, vec![float(&[2, 3, 4])]).unwrap_err().to_string();
+    assert!(error.contains("call eval() before the export"), "{error}");
+}
+
+/// What a rule of Fourier transforms says about an argument.
+fn refused(operator: &'static str, name: &'static str, arg: Arg) -> String {
+    let mut single = Single::new();
+    let x = single.input(ScalarType::ComplexFloat, sizes(&[2, 9]));
+    let args = vec![("self", x.into()), ("n_fft", 16.into()), (name, arg)];
+    let args = args.into_iter().filter(|(own, _)| *own != "n_fft" || operator.ends_with("stft")).collect();
+    single.lower(operator, args, vec![float(&[2, 9])]).unwrap_err().to_string()
+}
+
+#[test]
+fn fourier_transforms_that_torch_has_not_are_refused() {
+    for (operator, name, arg, reason) in [
+        ("aten::fft_fft", "n", 0.into(), "of 0 points"),
+        ("aten::fft_irfft", "n", 0.into(), "to 0 points"),
+        ("aten::fft_fft", "norm", Arg::Text("backwards".to_owned()), "\"backwards\""),
+        ("aten::fft_fft", "dim", 2.into(), "does not have"),
+        ("aten::fft_fftn", "dim", vec![0, -2].into(), "twice"),
+        ("aten::fft_fft2", "s", vec![4].into(), "1 sizes along 2 dimensions"),
+        ("aten::istft", "hop_length", 0.into(), "by 0 with"),
+        ("aten::istft", "win_length", 17.into(), "a window of 17"),
+        ("aten::istft", "onesided", false.into(), "other than 16 frequencies"),
+        ("aten::stft", "onesided", true.into(), "half of the spectrum of complex"),
+    ] {
+        let error = refused(operator, name, arg);
+        assert!(error.contains(reason), "{operator} {name}: {error}");
+    }
+}

@@ -103,6 +103,16 @@ impl ScalarType {
         self.row().3 == Family::Complex
     }
 
+    /// The type of the parts of complex numbers; other types are their own.
+    pub fn real(self) -> ScalarType {
+        match self {
+            ScalarType::ComplexHalf => ScalarType::Half,
+            ScalarType::ComplexFloat => ScalarType::Float,
+            ScalarType::ComplexDouble => ScalarType::Double,
+            other => other,
+        }
+    }
+
     /// Integers, and `bool` if asked for. Quantised types and raw bits are not integers.
     pub fn is_integral(self, include_bool: bool) -> bool {
         match self.row().3 {

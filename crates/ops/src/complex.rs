@@ -4,11 +4,11 @@
 //! and written back in the output's type; real operands have no imaginary part, and a real output drops it, as in
 //! PyTorch. So there is one loop, whatever the types are.
 use crate::elementwise::{GRAIN, Source};
-use crate::linear::Product;
+use crate::linear::{Product, fits, sizes};
 use crate::operands::{broadcast_sizes, meet, misaligned};
 use crate::ops;
 use crate::typed::{Typed, for_dtype, unsupported};
-use sconce_core::{Call, Fault, Op, Parallel, ScalarType, Serial, TensorMut};
+use sconce_core::{Call, Fault, Op, Parallel, ScalarType, Serial, Tensor, TensorMut};
 use sconce_kernels::view::{Plain, view, view_mut};
 use sconce_kernels::{Complex, split};
 
@@ -34,6 +34,11 @@ pub(crate) fn is_complex(dtype: ScalarType) -> bool {
     matches!(dtype, ScalarType::ComplexFloat | ScalarType::ComplexDouble)
 }
 
+/// Whether one of two arguments is a tensor of complex numbers.
+pub(crate) fn is_among(call: &Call<'_>, arguments: [usize; 2]) -> bool {
+    arguments.into_iter().any(|argument| call.tensor_type(argument).is_ok_and(|(dtype, _)| is_complex(dtype)))
+}
+
 pub(crate) fn add(a: Number, b: Number) -> Number {
     Complex { re: a.re + b.re, im: a.im + b.im }
 }
@@ -46,23 +51,33 @@ pub(crate) fn multiply(a: Number, b: Number) -> Number {
     Complex { re: a.re * b.re - a.im * b.im, im: a.re * b.im + a.im * b.re }
 }
 
-/// Divides by a number whose larger part is scaled to one first, so that nothing overflows on the way.
+/// Divides by way of the quotient of the divisor's parts, the smaller by the larger, so that nothing overflows on the way.
+/// By zero each part is divided by itself.
 pub(crate) fn divide(a: Number, b: Number) -> Number {
-    let size = b.re.abs().max(b.im.abs());
-    if size == 0.0 || !size.is_finite() {
-        let square = b.re * b.re + b.im * b.im;
-        return scale(multiply(a, conjugate(b)), 1.0 / square);
+    if b.re.abs() >= b.im.abs() {
+        if b.re == 0.0 && b.im == 0.0 {
+            return scale(a, f64::INFINITY);
+        }
+        let ratio = b.im / b.re;
+        let factor = 1.0 / (b.re + b.im * ratio);
+        return Complex { re: (a.re + a.im * ratio) * factor, im: (a.im - a.re * ratio) * factor };
     }
-    let b = scale(b, 1.0 / size);
-    scale(multiply(a, conjugate(b)), 1.0 / (b.re * b.re + b.im * b.im) / size)
+    let ratio = b.re / b.im;
+    let factor = 1.0 / (b.re * ratio + b.im);
+    Complex { re: (a.re * ratio + a.im) * factor, im: (a.im * ratio - a.re) * factor }
 }
 
 pub(crate) fn length(a: Number) -> Number {
     Complex { re: libm::hypot(a.re, a.im), im: 0.0 }
 }
 
-fn conjugate(a: Number) -> Number {
+pub(crate) fn conjugate(a: Number) -> Number {
     Complex { re: a.re, im: -a.im }
+}
+
+/// An answer, as a number.
+pub(crate) fn truth(answer: bool) -> Number {
+    Complex { re: f64::from(u8::from(answer)), im: 0.0 }
 }
 
 /// Reads element `at`.
@@ -186,6 +201,20 @@ fn pair(call: &mut Call<'_>, f: impl Fn([Number; 2]) -> Number + Sync) -> Result
     let (a, b) = (call.tensor(0)?, call.tensor(1)?);
     let out = call.out(2, &broadcast_sizes([&a.shape, &b.shape])?)?;
     combine(call.parallel(), [Source::Tensor(a), Source::Tensor(b)], 2, out, f)
+}
+
+/// The product of two vectors, the first one's conjugate with the second.
+pub(crate) fn inner(call: &mut Call<'_>) -> Result<(), Fault> {
+    let (a, b) = (call.tensor(0)?, call.tensor(1)?);
+    let ([count], [other]) = (sizes(0, &a.shape)?, sizes(1, &b.shape)?);
+    fits(1, count, other)?;
+    let out = call.out(2, &[])?;
+    let (left, right) = (reader(0, a.dtype, a.data)?, reader(1, b.dtype, b.data)?);
+    let write = writer(2, out.dtype, out.data)?;
+    let at = |tensor: &Tensor<'_>, i: usize| i * tensor.shape.strides()[0];
+    let term = |i: usize| multiply(conjugate(left(a.data, at(&a, i))), right(b.data, at(&b, i)));
+    write(out.data, 0, (0..count).map(term).fold(Number::default(), add));
+    Ok(())
 }
 
 /// Pairs along the last dimension become complex numbers.

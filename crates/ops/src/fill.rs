@@ -74,14 +74,8 @@ fn alike<'c>(call: &mut Call<'c>, out: usize) -> Result<TensorMut<'c>, Fault> {
 
 /// The bytes of a number as an element of a type. A complex element has the number as its real part.
 pub(crate) fn element_bytes(argument: usize, dtype: ScalarType, value: Scalar) -> Result<[u8; 16], Fault> {
-    let part = match dtype {
-        ScalarType::ComplexHalf => ScalarType::Half,
-        ScalarType::ComplexFloat => ScalarType::Float,
-        ScalarType::ComplexDouble => ScalarType::Double,
-        real => real,
-    };
     let mut bytes = [0; 16];
-    for_dtype!(numbers, part, argument, T => {
+    for_dtype!(numbers, dtype.real(), argument, T => {
         let number = match value {
             Scalar::Double(value) => T::from_f64(value),
             whole => T::from_i64(whole.to_i64()),

@@ -13,6 +13,7 @@
 mod attention;
 mod batch_statistics;
 mod complex;
+mod complex_functions;
 mod convolution;
 mod convolution_backward;
 mod copies;

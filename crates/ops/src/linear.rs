@@ -35,8 +35,8 @@ pub(crate) struct Product<'c> {
 fn product_scratch(args: &Args<'_>, [a, b]: [usize; 2], out: usize) -> usize {
     let (Ok((dtype, a_shape)), Ok((_, out_shape))) = (args.tensor_type(a), args.tensor_type(out)) else { return 0 };
     let k = a_shape.sizes().last().copied().unwrap_or(0);
-    let n = out_shape.sizes().last().copied().unwrap_or(0);
-    let rows = out_shape.numel().unwrap_or(0).checked_div(n).unwrap_or(0);
+    let (&n, outer) = out_shape.sizes().split_last().unwrap_or((&0, &[]));
+    let rows = outer.iter().fold(1, |rows: usize, &size| rows.saturating_mul(size));
     let floats = if dtype == ScalarType::Float { gemm_scratch(rows, n, k, args.parallel().width()) } else { 0 };
     reorder_scratch(args, &[a, b, out]).saturating_add(buffer_bytes(floats.saturating_mul(4)))
 }

@@ -2,6 +2,7 @@
 //!
 //! A vector is a matrix with one row or one column, so that all of them are a [`Product`]; what is added broadcasts to
 //! the result.
+use crate::complex;
 use crate::dense::{buffer_bytes, converted, reorder_scratch, wide_bytes, write_converted};
 use crate::linear::{Product, add_scaled, fits, sizes};
 use crate::operands::{elements, meet, misaligned, shape_fault};
@@ -19,7 +20,7 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::mv.out" [4] writes [2] scratch |args| scratch(args, [0, 1], 2), => |call| matrix_vector(call, None, [0, 1], 2);
     "aten::addmv.out" [7] writes [5] scratch |args| scratch(args, [1, 2], 5), => |call| matrix_vector(call, Some(0), [1, 2], 5);
     "aten::dot.out" [4] writes [2] scratch |args| scratch(args, [0, 1], 2), => dot;
-    "aten::vdot.out" [4] writes [2] scratch |args| scratch(args, [0, 1], 2), => dot;
+    "aten::vdot.out" [4] writes [2] scratch |args| scratch(args, [0, 1], 2), => vdot;
     "aten::outer.out" [4] writes [2] scratch |args| scratch(args, [0, 1], 2), => |call| outer(call, None, [0, 1], 2);
     "aten::ger.out" [4] writes [2] scratch |args| scratch(args, [0, 1], 2), => |call| outer(call, None, [0, 1], 2);
     "aten::addr.out" [7] writes [5] scratch |args| scratch(args, [1, 2], 5), => |call| outer(call, Some(0), [1, 2], 5);
@@ -81,6 +82,10 @@ fn dot(call: &mut Call<'_>) -> Result<(), Fault> {
     let ([k], [rows]) = (sizes(0, &a.shape)?, sizes(1, &b.shape)?);
     fits(1, k, rows)?;
     run(call, plain((1, 1, k), a, b), None, 2, &[])
+}
+
+fn vdot(call: &mut Call<'_>) -> Result<(), Fault> {
+    if call.tensor_type(0)?.0.is_complex() { complex::inner(call) } else { dot(call) }
 }
 
 fn outer(call: &mut Call<'_>, added: Option<usize>, [a, b]: [usize; 2], out: usize) -> Result<(), Fault> {

@@ -5,6 +5,7 @@ use super::{Importer, Slot, plain_arg, scalar_name};
 use crate::Error;
 use crate::ir::{Arg, Block, Call, Kind, MemoryFormat, Origin, Source, Target, TensorType, ValueId};
 use crate::size::Size;
+use sconce_format::ScalarType;
 use sconce_pt2::schema::{Argument, Graph, Node, OptionalTensor, SymBoolArgument, SymFloatArgument, SymIntArgument};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -401,8 +402,23 @@ impl<'m> Importer<'m, '_> {
             Argument::SymFloat(SymFloatArgument::Name(name)) | Argument::SymBool(SymBoolArgument::Name(name)) => {
                 self.scalar(name, scope)?
             }
+            Argument::Complex(number) => self.complex(number.real.0, number.imag.0, scope).into(),
             other => return Err(Error::unsupported(format!("the argument {other:?}"))),
         })
+    }
+
+    /// A complex number, which no argument holds, as a tensor without dimensions.
+    fn complex(&mut self, real: f64, imaginary: f64, scope: &mut Scope<'m>) -> ValueId {
+        let mut call = |operator: &'static str, args: Vec<(&'static str, Arg)>, dtype: ScalarType| {
+            let value = self.function.value(Kind::Tensor(TensorType::fixed(dtype, &[])), Origin::Call, "");
+            scope.calls.push(Call::new(operator, args, vec![value]));
+            value
+        };
+        let [real, imaginary] = [real, imaginary].map(|number| {
+            let args = vec![("size", Vec::<i64>::new().into()), ("fill_value", number.into())];
+            call("aten::full", args, ScalarType::Double)
+        });
+        call("aten::complex", vec![("real", real.into()), ("imag", imaginary.into())], ScalarType::ComplexDouble)
     }
 
     fn int(&mut self, argument: &SymIntArgument, scope: &Scope<'m>) -> Result<Arg, Error> {

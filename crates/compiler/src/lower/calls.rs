@@ -46,6 +46,32 @@ impl Site<'_, '_> {
         self.call(operator, [("self", value.into())], TensorType::new(ty.dtype, ty.sizes))
     }
 
+    /// The absolute values: real numbers, of complex ones too.
+    pub fn magnitude(&mut self, value: ValueId) -> ValueId {
+        let ty = self.plain_type(value);
+        self.call("aten::abs", [("self", value.into())], ty.with_dtype(ty.dtype.real()))
+    }
+
+    /// Complex numbers mirrored at the real axis; other numbers as they are.
+    pub fn conjugate(&mut self, value: ValueId) -> ValueId {
+        if self.ty(value).dtype.is_complex() { self.unary("aten::_conj_physical", value) } else { value }
+    }
+
+    /// Complex numbers as pairs of real ones, in a new last dimension.
+    pub fn pairs(&mut self, value: ValueId) -> ValueId {
+        let ty = self.ty(value);
+        let sizes = [&ty.sizes[..], &[2.into()]].concat();
+        self.call("aten::view_as_real", [("self", value.into())], TensorType::new(ty.dtype.real(), sizes))
+    }
+
+    /// Pairs of real numbers along the last dimension as complex ones.
+    pub fn numbers_of(&mut self, pairs: ValueId) -> ValueId {
+        let ty = self.ty(pairs);
+        let dtype = if ty.dtype == ScalarType::Double { ScalarType::ComplexDouble } else { ScalarType::ComplexFloat };
+        let sizes = &ty.sizes[..ty.rank().saturating_sub(1)];
+        self.call("aten::view_as_complex", [("self", pairs.into())], TensorType::new(dtype, sizes))
+    }
+
     /// A function of elements that meet; the result has the type `ty`.
     pub fn binary(&mut self, operator: &'static str, left: ValueId, right: impl Into<Arg>, ty: &TensorType) -> ValueId {
         self.call(operator, [("self", left.into()), ("other", right.into())], ty.clone())

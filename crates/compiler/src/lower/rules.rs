@@ -3,8 +3,10 @@
 mod activation;
 mod attention;
 mod bag;
+mod complex;
 mod conv;
 mod create;
+mod dropout;
 mod einsum;
 mod elementwise;
 mod fft;
@@ -21,6 +23,7 @@ mod recurrent;
 mod reduce;
 mod resize;
 mod shape;
+mod stft;
 
 use super::{Rule, Site};
 use crate::Error;
@@ -38,8 +41,10 @@ const TABLES: &[Table] = &[
     activation::RULES,
     attention::RULES,
     bag::RULES,
+    complex::RULES,
     conv::RULES,
     create::RULES,
+    dropout::RULES,
     elementwise::RULES,
     fft::RULES,
     index::RULES,
@@ -54,6 +59,7 @@ const TABLES: &[Table] = &[
     reduce::RULES,
     resize::RULES,
     shape::RULES,
+    stft::RULES,
 ];
 
 static RULES: LazyLock<HashMap<&'static str, Rule>> =

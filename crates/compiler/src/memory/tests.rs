@@ -95,6 +95,9 @@ fn tiers_spill_what_stays_long() {
     // What is read beyond the end counts.
     let plan = Plan::new("forward", tensors.clone(), &tiers, 64).unwrap();
     assert!(plan.arenas[0] <= 128, "{plan:?}");
+    let tiny = Tiers { limits: vec![32, u64::MAX] };
+    let plan = Plan::new("forward", vec![wanted("empty", 0, 0, 1)], &tiny, 64).unwrap();
+    assert_eq!(plan.places[0].arena, 2);
     let error = Plan::new("forward", tensors, &Tiers { limits: vec![128, 256] }, 0).unwrap_err().to_string();
     assert!(error.contains("arena 2 takes 320 bytes, 64 more than its limit of 256"), "{error}");
 }

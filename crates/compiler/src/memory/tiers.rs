@@ -24,7 +24,8 @@ impl Planner for Tiers {
         let last = self.limits.len().max(1);
         for (index, arena) in (0..last).zip(1..) {
             let limit = self.limits.get(index).copied().filter(|_| index + 1 < last);
-            let room = limit.map_or(u64::MAX, |limit| limit.saturating_sub(beyond));
+            // Where there is no room for what is read beyond the end, there is none for a tensor without elements either.
+            let Some(room) = limit.map_or(Some(u64::MAX), |limit| limit.checked_sub(beyond)) else { continue };
             let mut members = Vec::new();
             order.retain(|&own| {
                 let fits = match limit {

@@ -4,7 +4,7 @@
 //! [`Executor`]; its outputs become constants. The same kernels compute them as would on the device, so nothing about
 //! arithmetic is written here.
 
-use super::{Pass, read_counts, replace};
+use super::{Pass, is_random, read_counts, replace};
 use crate::Error;
 use crate::emit;
 use crate::ir::{Arg, Block, Call, Constants, Function, Kind, Origin, Output, Program, ValueId};
@@ -31,9 +31,9 @@ const ALWAYS_SMALL: u64 = 4096;
 const MOST_IN_ALL: u64 = 8;
 const ALWAYS_IN_ALL: u64 = 16 << 20;
 
-/// Operators that compute numbers where the program runs, because they differ each time, or that read what a payload
-/// describes: quantised weights stay quantised.
-const LEFT_ALONE: &[&str] = &["rand", "bernoulli", "multinomial", "native_dropout", "normal", "dequantize", "empty"];
+/// Operators that compute where the program runs: what they give is not said, or they read what a payload describes, for
+/// quantised weights stay quantised.
+const LEFT_ALONE: &[&str] = &["dequantize", "empty"];
 
 impl Pass for FoldConstants<'_> {
     fn name(&self) -> &'static str {
@@ -109,7 +109,7 @@ fn foldable(function: &Function, constants: &Constants<'_>) -> HashSet<ValueId> 
     for call in &function.body.calls {
         let Some(name) = call.operator() else { continue };
         let base = name.split("::").nth(1).unwrap_or(name);
-        let left = name.starts_with("python::") || LEFT_ALONE.iter().any(|left| base.contains(left));
+        let left = name.starts_with("python::") || is_random(call) || LEFT_ALONE.iter().any(|left| base.contains(left));
         let (mut all, mut bytes) = (true, 0u64);
         call.reads(&mut |value| match function.get(value).origin {
             Origin::Constant(constant) => bytes = bytes.saturating_add(constants.bytes(constant).len() as u64),

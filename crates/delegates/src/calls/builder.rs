@@ -115,9 +115,9 @@ impl<'f, 'k, 'a> Builder<'f, 'k, 'a> {
         Some(self.declared(value)?.sizes)
     }
 
-    /// The bytes of a value that is the same in every run.
+    /// The bytes of a value that is the same in every run: neither the program nor its caller changes it.
     pub(super) fn known(&self, value: u32) -> Option<&'k [u8]> {
-        (self.known)(value).filter(|_| !self.flow.is_changed(value))
+        (self.known)(value).filter(|_| !self.flow.is_changed(value) && !self.flow.is_input(value))
     }
 
     /// The numbers of a value of the graph that is known and has few elements.

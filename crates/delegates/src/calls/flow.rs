@@ -84,6 +84,8 @@ pub(super) struct Flow<'a> {
     has_jumps: bool,
     /// Memory that keeps its content from run to run.
     kept: Vec<Bytes>,
+    /// Values that the caller gives, sorted, each once.
+    inputs: Vec<u32>,
     /// Values that the method returns, each once.
     returned: Vec<u32>,
     /// Arguments that may follow.
@@ -117,6 +119,7 @@ impl<'a> Flow<'a> {
             targets: vec![false; chain.instructions().len() + 1],
             has_jumps: false,
             kept: Vec::new(),
+            inputs: once(plan.inputs()),
             returned: once(plan.outputs()),
             room: MOST_ARGUMENTS,
         };
@@ -239,10 +242,9 @@ impl<'a> Flow<'a> {
 
     /// Planned memory whose content a run finds as the last one left it.
     fn kept_memory(&self, tensors: &[Option<Tensor<'a>>]) -> Vec<Bytes> {
-        let inputs = once(self.method.plan().inputs());
         let kept = tensors.iter().zip(0u32..).filter(|(tensor, value)| {
             let starts = tensor.is_some_and(|tensor| tensor.data_buffer_idx() > 0 || tensor.is_external());
-            starts || !self.is_changed(*value) && inputs.binary_search(value).is_err() && !self.is_view(*value)
+            starts || !self.is_changed(*value) && !self.is_input(*value) && !self.is_view(*value)
         });
         kept.flat_map(|(_, value)| self.memory[index_of(value)].iter().cloned()).collect()
     }
@@ -265,6 +267,11 @@ impl<'a> Flow<'a> {
     /// Whether an instruction may change a value.
     pub(super) fn is_changed(&self, value: u32) -> bool {
         self.changed.get(index_of(value)).copied().unwrap_or(true)
+    }
+
+    /// Whether the caller gives a value.
+    pub(super) fn is_input(&self, value: u32) -> bool {
+        self.inputs.binary_search(&value).is_ok()
     }
 
     /// Whether the sizes of a tensor, or of one in a list, may change.

@@ -174,14 +174,11 @@ fn view_copy(call: &mut Call<'_>) -> Result<(), Fault> {
 
 /// Complex numbers as pairs of real ones, in a new last dimension.
 fn view_as_real(call: &mut Call<'_>) -> Result<(), Fault> {
-    use sconce_core::ScalarType::{ComplexDouble, ComplexFloat, ComplexHalf, Double, Float, Half};
     let mut x = View::from(call.tensor(0)?);
-    x.dtype = match x.dtype {
-        ComplexHalf => Half,
-        ComplexFloat => Float,
-        ComplexDouble => Double,
-        other => return Err(crate::typed::unsupported(0, other)),
-    };
+    if !x.dtype.is_complex() {
+        return Err(crate::typed::unsupported(0, x.dtype));
+    }
+    x.dtype = x.dtype.real();
     // A complex element is two real ones: all steps double, and the parts of a number are one apart.
     let pairs = x.layout.unsqueeze(-1).map_err(shape_fault)?;
     let rank = x.layout.rank();

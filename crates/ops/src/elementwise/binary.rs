@@ -3,6 +3,7 @@
 //! A row has a body for integers and one for floating-point numbers; types are promoted, shapes broadcast.
 use super::{Source, each2, run};
 use crate::complex::{self, is_complex};
+use crate::complex_functions;
 use crate::operands::broadcast_sizes;
 use crate::ops;
 use crate::real::Real;
@@ -118,9 +119,9 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::remainder.Tensor_out" [4] writes [2] => simple!(|a, b| int int_remainder(a, b), real<R> remainder(a, b));
     "aten::remainder.Scalar_out" [4] writes [2] => simple!(|a, b| int int_remainder(a, b), real<R> remainder(a, b));
     "aten::remainder.Scalar_Tensor_out" [4] writes [2] => simple!(|a, b| int int_remainder(a, b), real<R> remainder(a, b));
-    "aten::pow.Tensor_Tensor_out" [4] writes [2] => simple!(|a, b| int int_pow(a, b), real<R> Real::pow(a, b));
-    "aten::pow.Tensor_Scalar_out" [4] writes [2] => simple!(|a, b| int int_pow(a, b), real<R> rooted_pow(a, b));
-    "aten::pow.Scalar_out" [4] writes [2] => simple!(|a, b| int int_pow(a, b), real<R> Real::pow(a, b));
+    "aten::pow.Tensor_Tensor_out" [4] writes [2] => |call| power(call, simple!(|a, b| int int_pow(a, b), real<R> Real::pow(a, b)));
+    "aten::pow.Tensor_Scalar_out" [4] writes [2] => |call| power(call, simple!(|a, b| int int_pow(a, b), real<R> rooted_pow(a, b)));
+    "aten::pow.Scalar_out" [4] writes [2] => |call| power(call, simple!(|a, b| int int_pow(a, b), real<R> Real::pow(a, b)));
     "aten::atan2.out" [4] writes [2] => |call| {
         let (sources, dtype, out) = two(call, [0, 1], 2)?;
         arithmetic!(@run call, sources, to_floating(dtype), out, 2, |a, b| int a.max(b), real<R> Real::atan2(a, b))
@@ -158,6 +159,15 @@ fn add(call: &mut Call<'_>, sign: f64) -> Result<(), Fault> {
     arithmetic!(@run call, sources, dtype, out, 3, |a, b| int a.wrapping_add(int.wrapping_mul(b)), real<R> a + real as R * b)
 }
 
+/// A power of complex numbers, or `real`.
+fn power(call: &mut Call<'_>, real: fn(&mut Call<'_>) -> Result<(), Fault>) -> Result<(), Fault> {
+    if !complex::is_among(call, [0, 1]) {
+        return real(call);
+    }
+    let (sources, _, out) = two(call, [0, 1], 2)?;
+    complex::combine(call.parallel(), sources, 2, out, |[a, b]| complex_functions::power(a, b))
+}
+
 fn multiply(call: &mut Call<'_>) -> Result<(), Fault> {
     let (sources, dtype, out) = two(call, [0, 1], 2)?;
     if is_complex(dtype) {
@@ -169,7 +179,12 @@ fn multiply(call: &mut Call<'_>) -> Result<(), Fault> {
 fn rsub(call: &mut Call<'_>) -> Result<(), Fault> {
     let alpha = call.scalar(2)?;
     let (int, real) = (alpha.to_i64(), alpha.to_f64());
-    arithmetic!(call, [0, 1] => 3, |a, b| int b.wrapping_sub(int.wrapping_mul(a)), real<R> b - real as R * a)
+    let (sources, dtype, out) = two(call, [0, 1], 3)?;
+    if is_complex(dtype) {
+        let difference = |[a, b]: [complex::Number; 2]| complex::add(b, complex::scale(a, -real));
+        return complex::combine(call.parallel(), sources, 3, out, difference);
+    }
+    arithmetic!(@run call, sources, dtype, out, 3, |a, b| int b.wrapping_sub(int.wrapping_mul(a)), real<R> b - real as R * a)
 }
 
 fn maximum(call: &mut Call<'_>) -> Result<(), Fault> {

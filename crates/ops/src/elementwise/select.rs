@@ -1,6 +1,7 @@
 //! Choosing between operands.
 use super::binary::source;
 use super::{Source, compute, each3, run};
+use crate::complex;
 use crate::operands::broadcast_sizes;
 use crate::ops;
 use sconce_core::{Call, Code, Fault, Op};
@@ -24,6 +25,10 @@ fn choose(call: &mut Call<'_>, [condition, yes, no]: [usize; 3], masked: bool) -
     let sizes = broadcast_sizes([condition, yes, no].map(|source| source.shape()).each_ref())?;
     let target = call.out(3, &sizes)?;
     let parallel = call.parallel();
+    if dtype.is_complex() {
+        let chosen = |[condition, yes, no]: [complex::Number; 3]| if condition.re != 0.0 { yes } else { no };
+        return complex::combine(parallel, [condition, yes, no], 3, target, chosen);
+    }
     compute!(dtype, 0, C => {
         run(parallel, [condition, yes, no], 3, target, #[inline(always)] |x, out| {
             each3(x, out, #[inline(always)] |condition: C, yes: C, no: C| if condition != C::ZERO { yes } else { no })

@@ -4,6 +4,7 @@
 //! has a body for integers and one for floating-point numbers. A row of `test` answers a truth value.
 use super::{Source, compute, each1, run};
 use crate::complex;
+use crate::complex_functions::{self as of_complex, either};
 use crate::ops;
 use crate::real::Real;
 use sconce_core::{Call, Fault, Op, Scalar};
@@ -112,11 +113,15 @@ macro_rules! number {
 
 /// A question about a number.
 macro_rules! test {
-    (|$x:ident: $C:ident| $body:expr) => {
+    (|$x:ident: $C:ident| $body:expr, complex $of_parts:expr) => {
         |call| {
             let x = call.tensor(0)?;
             let out = call.out(1, x.sizes())?;
             let parallel = call.parallel();
+            if x.dtype.is_complex() {
+                let f = |[x]: [complex::Number; 1]| complex::truth($of_parts(x.re, x.im));
+                return complex::combine(parallel, [Source::Tensor(x)], 1, out, f);
+            }
             compute!(x.dtype, 0, $C => {
                 run(parallel, [Source::Tensor(x)], 1, out, #[inline(always)] |x, out| each1(x, out, #[inline(always)] |$x: $C| -> Bool { Bool::from($body) }))
             })
@@ -126,8 +131,8 @@ macro_rules! test {
 
 /// Element-wise functions of one tensor.
 pub(crate) static OPS: &[Op] = ops! {
-    "aten::abs.out" [3] writes [1] => abs;
-    "aten::neg.out" [3] writes [1] => neg;
+    "aten::abs.out" [3] writes [1] => |call| either(call, complex::length, number!(1, int |i| i.wrapping_abs(), real |x| x.abs()));
+    "aten::neg.out" [3] writes [1] => |call| either(call, |x| complex::scale(x, -1.0), number!(1, int |i| i.wrapping_neg(), real |x| -x));
     "aten::relu.out" [3] writes [1] => number!(1, int |i| i.max(0), real |x| if x < 0.0 { 0.0 } else { x });
     "aten::sign.out" [3] writes [1] => number!(1, int |i| i.signum(), real |x| sign(x));
     "aten::ceil.out" [3] writes [1] => number!(1, int |i| i, real |x| Real::ceil(x));
@@ -136,31 +141,31 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::round.decimals_out" [4] writes [2] => round_decimals;
     "aten::trunc.out" [3] writes [1] => number!(1, int |i| i, real |x| Real::trunc(x));
     "aten::frac.out" [3] writes [1] => real!(1, |x: R| x - Real::trunc(x));
-    "aten::square.out" [3] writes [1] => number!(1, int |i| i.wrapping_mul(i), real |x| x * x);
-    "aten::sgn.out" [3] writes [1] => number!(1, int |i| i.signum(), real |x| sign(x));
-    "aten::exp.out" [3] writes [1] => real_slices!(math::exp_all, libm::exp);
+    "aten::square.out" [3] writes [1] => |call| either(call, of_complex::square, number!(1, int |i| i.wrapping_mul(i), real |x| x * x));
+    "aten::sgn.out" [3] writes [1] => |call| either(call, of_complex::sign, number!(1, int |i| i.signum(), real |x| sign(x)));
+    "aten::exp.out" [3] writes [1] => |call| either(call, of_complex::exp, real_slices!(math::exp_all, libm::exp));
     "aten::expm1.out" [3] writes [1] => real!(1, |x: R| Real::expm1(x));
-    "aten::log.out" [3] writes [1] => real_slices!(math::log_all, libm::log);
+    "aten::log.out" [3] writes [1] => |call| either(call, of_complex::log, real_slices!(math::log_all, libm::log));
     "aten::log1p.out" [3] writes [1] => real!(1, |x: R| Real::log1p(x));
-    "aten::log2.out" [3] writes [1] => real!(1, |x: R| Real::log2(x));
-    "aten::log10.out" [3] writes [1] => real!(1, |x: R| Real::log10(x));
-    "aten::sqrt.out" [3] writes [1] => real!(1, |x: R| Real::sqrt(x));
-    "aten::rsqrt.out" [3] writes [1] => real!(1, |x: R| 1.0 / Real::sqrt(x));
-    "aten::reciprocal.out" [3] writes [1] => real!(1, |x: R| 1.0 / x);
-    "aten::sin.out" [3] writes [1] => real_slices!(math::sin_all, libm::sin);
-    "aten::cos.out" [3] writes [1] => real_slices!(math::cos_all, libm::cos);
-    "aten::tan.out" [3] writes [1] => real_slices!(math::tan_all, libm::tan);
+    "aten::log2.out" [3] writes [1] => |call| either(call, of_complex::log2, real!(1, |x: R| Real::log2(x)));
+    "aten::log10.out" [3] writes [1] => |call| either(call, of_complex::log10, real!(1, |x: R| Real::log10(x)));
+    "aten::sqrt.out" [3] writes [1] => |call| either(call, of_complex::sqrt, real!(1, |x: R| Real::sqrt(x)));
+    "aten::rsqrt.out" [3] writes [1] => |call| either(call, of_complex::rsqrt, real!(1, |x: R| 1.0 / Real::sqrt(x)));
+    "aten::reciprocal.out" [3] writes [1] => |call| either(call, of_complex::reciprocal, real!(1, |x: R| 1.0 / x));
+    "aten::sin.out" [3] writes [1] => |call| either(call, of_complex::sin, real_slices!(math::sin_all, libm::sin));
+    "aten::cos.out" [3] writes [1] => |call| either(call, of_complex::cos, real_slices!(math::cos_all, libm::cos));
+    "aten::tan.out" [3] writes [1] => |call| either(call, of_complex::tan, real_slices!(math::tan_all, libm::tan));
     "aten::asin.out" [3] writes [1] => real!(1, |x: R| Real::asin(x));
     "aten::acos.out" [3] writes [1] => real!(1, |x: R| Real::acos(x));
     "aten::atan.out" [3] writes [1] => real!(1, |x: R| Real::atan(x));
-    "aten::sinh.out" [3] writes [1] => real!(1, |x: R| Real::sinh(x));
-    "aten::cosh.out" [3] writes [1] => real!(1, |x: R| Real::cosh(x));
-    "aten::tanh.out" [3] writes [1] => real_slices!(math::tanh_all, libm::tanh);
+    "aten::sinh.out" [3] writes [1] => |call| either(call, of_complex::sinh, real!(1, |x: R| Real::sinh(x)));
+    "aten::cosh.out" [3] writes [1] => |call| either(call, of_complex::cosh, real!(1, |x: R| Real::cosh(x)));
+    "aten::tanh.out" [3] writes [1] => |call| either(call, of_complex::tanh, real_slices!(math::tanh_all, libm::tanh));
     "aten::asinh.out" [3] writes [1] => real!(1, |x: R| Real::asinh(x));
     "aten::acosh.out" [3] writes [1] => real!(1, |x: R| Real::acosh(x));
     "aten::atanh.out" [3] writes [1] => real!(1, |x: R| Real::atanh(x));
     "aten::erf.out" [3] writes [1] => real!(1, |x: R| Real::erf(x));
-    "aten::sigmoid.out" [3] writes [1] => real_slices!(math::sigmoid_all, <f64 as math::Math>::sigmoid);
+    "aten::sigmoid.out" [3] writes [1] => |call| either(call, of_complex::sigmoid, real_slices!(math::sigmoid_all, <f64 as math::Math>::sigmoid));
     "aten::gelu.out" [4] writes [2] => gelu;
     "aten::leaky_relu.out" [4] writes [2] => leaky_relu;
     "aten::elu.out" [6] writes [4] => elu;
@@ -169,27 +174,11 @@ pub(crate) static OPS: &[Op] = ops! {
     "aten::clamp_min.out" [4] writes [2] => |call| clamp(call, Some(1), None, 2);
     "aten::clamp_max.out" [4] writes [2] => |call| clamp(call, None, Some(1), 2);
     "aten::hardtanh.out" [5] writes [3] => |call| clamp(call, Some(1), Some(2), 3);
-    "aten::isnan.out" [3] writes [1] => test!(|x: C| Number::is_nan(x));
-    "aten::isinf.out" [3] writes [1] => test!(|x: C| !C::INTEGER && (x == C::HIGHEST || x == C::LOWEST));
-    "aten::logical_not.out" [3] writes [1] => test!(|x: C| x == C::ZERO);
+    "aten::isnan.out" [3] writes [1] => test!(|x: C| Number::is_nan(x), complex |re: f64, im: f64| re.is_nan() || im.is_nan());
+    "aten::isinf.out" [3] writes [1] => test!(|x: C| !C::INTEGER && (x == C::HIGHEST || x == C::LOWEST), complex |re: f64, im: f64| re.is_infinite() || im.is_infinite());
+    "aten::logical_not.out" [3] writes [1] => test!(|x: C| x == C::ZERO, complex |re, im| re == 0.0 && im == 0.0);
     "aten::bitwise_not.out" [3] writes [1] => bitwise_not;
 };
-
-fn abs(call: &mut Call<'_>) -> Result<(), Fault> {
-    if complex::is_complex(call.tensor_type(0)?.0) {
-        return complex::map(call, complex::length);
-    }
-    let real: fn(&mut Call<'_>) -> Result<(), Fault> = number!(1, int | i | i.wrapping_abs(), real | x | x.abs());
-    real(call)
-}
-
-fn neg(call: &mut Call<'_>) -> Result<(), Fault> {
-    if complex::is_complex(call.tensor_type(0)?.0) {
-        return complex::map(call, |x| complex::scale(x, -1.0));
-    }
-    let real: fn(&mut Call<'_>) -> Result<(), Fault> = number!(1, int | i | i.wrapping_neg(), real | x | -x);
-    real(call)
-}
 
 /// NaN has no sign either.
 fn sign<R: Real>(x: R) -> R {

@@ -119,3 +119,29 @@ mod transforms {
         assert_eq!(y, want.map(|(re, im)| Complex { re, im }));
     }
 }
+
+#[test]
+fn the_first_vector_of_a_product_is_conjugated() {
+    let (a, b) = (complexes(&[2], &[(1., 2.), (0., -1.)]), complexes(&[2], &[(3., -1.), (2., 5.)]));
+    // (1 - 2i)(3 - i) + i(2 + 5i)
+    let product = run_one("aten::vdot.out", args![a, b, out::<Complex<f32>>(&[])]);
+    assert_eq!(product, complexes(&[], &[(-4., -5.)]));
+    let (a, b) = (complexes(&[2], &[(1., 2.), (0., -1.)]), complexes(&[1], &[(3., -1.)]));
+    assert!(run("aten::vdot.out", args![a, b, out::<Complex<f32>>(&[])]).is_err());
+}
+
+#[test]
+fn complex_numbers_are_compared_chosen_and_divided_by_zero() {
+    let (a, b) =
+        (|| complexes(&[3], &[(1., 2.), (0., 0.), (3., 1.)]), || complexes(&[3], &[(1., 2.), (0., 1.), (4., 1.)]));
+    let answers = || out::<sconce_kernels::Bool>(&[3]);
+    assert_eq!(run_one("aten::eq.Tensor_out", args![a(), b(), answers()]), bools(&[3], &[true, false, false]));
+    assert_eq!(run_one("aten::ne.Scalar_out", args![a(), 0, answers()]), bools(&[3], &[true, false, true]));
+    assert_eq!(run_one("aten::logical_not.out", args![b(), answers()]), bools(&[3], &[false, false, false]));
+    let condition = bools(&[3], &[true, true, false]);
+    let chosen = run_one("aten::where.self_out", args![condition, a(), b(), out::<Complex<f32>>(&[3])]);
+    assert_eq!(chosen, complexes(&[3], &[(1., 2.), (0., 0.), (4., 1.)]));
+    let quotient = run_one("aten::div.out", args![b(), 0.0, out::<Complex<f32>>(&[3])]);
+    let values = quotient.values::<Complex<f32>>();
+    assert!(values[0].re == f32::INFINITY && values[1].re.is_nan() && values[1].im == f32::INFINITY, "{values:?}");
+}

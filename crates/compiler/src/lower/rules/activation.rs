@@ -1,7 +1,6 @@
 //! Functions that networks put behind their layers.
 
 use super::{Answer, Table, subject};
-use crate::Error;
 use crate::ir::{Arg, ValueId};
 use crate::lower::Site;
 use crate::lower::calls::reduced;
@@ -23,6 +22,7 @@ pub(super) const RULES: Table = &[
     ("aten::prelu", prelu),
     ("aten::_prelu_kernel", prelu),
     ("aten::rrelu", rrelu),
+    ("aten::rrelu_with_noise_functional", rrelu),
     ("aten::softmax.int", |site| softmax(site, "aten::_softmax")),
     ("aten::log_softmax.int", |site| softmax(site, "aten::_log_softmax")),
     ("aten::_safe_softmax", safe_softmax),
@@ -155,16 +155,24 @@ fn prelu(site: &mut Site<'_, '_>) -> Answer {
     Ok(vec![site.choose(positive, x, sloped, &ty)])
 }
 
-/// Outside training, the slope is the middle of its range.
+/// In training each element has a slope of its own, drawn from the range; else all have the middle of it. A second result
+/// is what elements were multiplied by.
 fn rrelu(site: &mut Site<'_, '_>) -> Answer {
-    if site.bool("training", false) {
-        return Err(Error::unsupported("rrelu while training"));
+    let (x, count) = (subject(site)?, site.call.outputs.len());
+    let (lower, upper) = (site.float("lower", 0.125)?, site.float("upper", 1.0 / 3.0)?);
+    let ty = site.plain_type(x);
+    if !site.bool("training", false) {
+        let slope = (lower + upper) / 2.0;
+        let sloped = site.call("aten::leaky_relu", [("self", x.into()), ("negative_slope", slope.into())], ty);
+        let noise = site.optional_tensor("noise").unwrap_or(sloped);
+        return Ok(vec![sloped, noise][..count.min(2)].to_vec());
     }
-    let slope = (site.float("lower", 0.125)? + site.float("upper", 1.0 / 3.0)?) / 2.0;
-    on_self(site, |site, x| {
-        let ty = site.plain_type(x);
-        site.call("aten::leaky_relu", [("self", x.into()), ("negative_slope", slope.into())], ty)
-    })
+    let drawn = site.call("aten::rand", [("size", ty.sizes.clone().into())], ty.clone());
+    let wide = site.scalar_call("aten::mul.Scalar", drawn, upper - lower);
+    let slope = site.scalar_call("aten::add.Scalar", wide, lower);
+    let positive = site.compare("aten::gt.Scalar", x, 0);
+    let noise = site.fill_where(slope, positive, 1);
+    Ok(vec![site.binary("aten::mul.Tensor", x, noise, &ty), noise][..count.min(2)].to_vec())
 }
 
 fn softmax(site: &mut Site<'_, '_>, operator: &'static str) -> Answer {

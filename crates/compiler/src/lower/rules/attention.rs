@@ -1,9 +1,10 @@
 //! Attention as products and a softmax.
 
 use super::activation::masked_softmax;
+use super::dropout::{dropped, probability};
 use super::{Answer, Table};
 use crate::Error;
-use crate::ir::{TensorType, ValueId};
+use crate::ir::{Arg, TensorType, ValueId};
 use crate::lower::Site;
 use crate::lower::calls::broadcast;
 use crate::size::Size;
@@ -37,6 +38,11 @@ fn attend(site: &mut Site<'_, '_>) -> Result<(ValueId, ValueId, ValueId), Error>
             site.call("aten::_softmax", args, ty)
         }
     };
+    if *site.arg("dropout_mask") != Arg::None {
+        return Err(Error::unsupported("attention with a given mask for its dropout"));
+    }
+    let p = probability(site, "dropout_p", 0.0)?;
+    let weights = dropped(site, weights, p);
     let ty = site.result(0);
     Ok((site.matmul(weights, value, TensorType::new(ty.dtype, ty.sizes)), weights, scores))
 }

@@ -26,7 +26,7 @@ fn bags(site: &mut Site<'_, '_>) -> Answer {
         return forward_only(site);
     }
     let ty = site.ranked_result(0, 2)?;
-    let padding = site.int("padding_idx", -1)?;
+    let padding = padding(site)?;
     let left_out = (padding >= 0).then(|| site.compare("aten::eq.Scalar", indices, padding));
     let rows = rows(site, indices, left_out)?;
     let (bag, starts) = bag_of_each(site, indices)?;
@@ -48,6 +48,21 @@ fn bags(site: &mut Site<'_, '_>) -> Answer {
         results.push(if fits { own } else { site.full(&rest, 0) });
     }
     Ok(results)
+}
+
+/// The row that counts for nothing; -1 is none. Only the overload that names it counts from the end of the table.
+fn padding(site: &Site<'_, '_>) -> Result<i64, Error> {
+    let row = site.int("padding_idx", -1)?;
+    if row >= 0
+        || site.call.operator() != Some("aten::embedding_bag.padding_idx")
+        || *site.arg("padding_idx") == Arg::None
+    {
+        return Ok(row);
+    }
+    let rows = site.ty(site.tensor("weight")?).size(0).number();
+    let rows =
+        rows.ok_or_else(|| Error::unsupported("a bag of a table of unknown size with a padding from its end"))?;
+    Some(row + rows).filter(|row| *row >= 0).ok_or_else(|| Error::unsupported(format!("a bag without the row {row}")))
 }
 
 /// The row of each index, times its weight; zeros for those left out.
@@ -117,7 +132,7 @@ fn forward_only(site: &mut Site<'_, '_>) -> Answer {
         ("sparse", site.bool("sparse", false).into()),
         ("per_sample_weights", site.arg("per_sample_weights").clone()),
         ("include_last_offset", site.bool("include_last_offset", false).into()),
-        ("padding_idx", site.int("padding_idx", -1)?.into()),
+        ("padding_idx", padding(site)?.into()),
     ];
     Ok(site.call_many("aten::_embedding_bag_forward_only", args, types))
 }

@@ -1,6 +1,7 @@
 //! Convolutions.
 
 use super::{Answer, Table};
+use crate::Error;
 use crate::ir::{Arg, ValueId};
 use crate::lower::Site;
 use crate::size::Size;
@@ -21,13 +22,13 @@ pub(super) const RULES: Table = &[
 /// A convolution of `dims` dimensions; an image without a batch gets one.
 fn convolution(site: &mut Site<'_, '_>, dims: usize) -> Answer {
     let (mut input, weight) = (site.tensor("input")?, site.tensor("weight")?);
-    let kernel = site.ty(weight).numbers().unwrap_or_default();
     let (stride, dilation) = (site.each("stride", 1, dims)?, site.each("dilation", 1, dims)?);
     let padding = match site.arg("padding") {
         Arg::Text(word) if word == "same" => {
-            let whole: Vec<i64> = (0..dims)
-                .map(|dim| dilation[dim].saturating_mul(kernel.get(dim + 2).map_or(0, |size| size.saturating_sub(1))))
-                .collect();
+            let kernel = site.ranked(site.ty(weight), dims + 2)?.numbers();
+            let kernel = kernel.ok_or_else(|| Error::unsupported("a padding for a kernel of unknown size"))?;
+            let whole: Vec<i64> =
+                (0..dims).map(|dim| dilation[dim].saturating_mul(kernel[dim + 2].saturating_sub(1))).collect();
             // What cannot be the same on both sides is one more behind.
             let more: Vec<i64> = whole.iter().rev().flat_map(|all| [0, all % 2]).collect();
             if more.contains(&1) {
@@ -35,7 +36,7 @@ fn convolution(site: &mut Site<'_, '_>, dims: usize) -> Answer {
             }
             whole.iter().map(|all| all / 2).collect()
         }
-        Arg::Text(_) => vec![0; dims],
+        Arg::Text(word) if word == "valid" => vec![0; dims],
         _ => site.each("padding", 0, dims)?,
     };
     let further = [("transposed", Arg::Bool(false)), ("output_padding", vec![0i64; dims].into())];

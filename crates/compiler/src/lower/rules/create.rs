@@ -28,6 +28,12 @@ pub(super) const RULES: Table = &[
     ("aten::copy", |site| spread(site, "src")),
     ("aten::rand_like", |site| random(site, "aten::rand")),
     ("aten::randn_like", |site| random(site, "aten::randn")),
+    ("aten::bernoulli.Tensor", |site| {
+        // The runtime takes a probability for each element.
+        let (x, p, ty) = (site.tensor("self")?, site.tensor("p")?, site.result(0));
+        let p = site.expand(p, &ty.sizes);
+        Ok(vec![site.call("aten::bernoulli.Tensor", [("self", x.into()), ("p", p.into())], ty)])
+    }),
     ("aten::arange", arange),
     ("aten::arange.start", arange),
     ("aten::linspace", linspace),
@@ -44,6 +50,9 @@ fn filled(site: &mut Site<'_, '_>, number: i64) -> Answer {
 }
 
 fn filled_with(site: &mut Site<'_, '_>, name: &str) -> Answer {
+    if site.optional_tensor(name).is_some() {
+        return spread(site, name);
+    }
     let (ty, number) = (site.result(0), site.scalar(name, 0));
     Ok(vec![full(site, &ty, number)])
 }
@@ -53,6 +62,7 @@ fn full(site: &mut Site<'_, '_>, ty: &TensorType, number: Arg) -> crate::ir::Val
     let number = match (&number, ty.dtype) {
         (Arg::Int(size), ScalarType::Bool) if size.number().is_some() => Arg::Bool(size.number() != Some(0)),
         (Arg::Bool(truth), dtype) if dtype != ScalarType::Bool => i64::from(*truth).into(),
+        (Arg::Float(number), ScalarType::Bool) => Arg::Bool(*number != 0.0),
         (Arg::Float(number), dtype) if dtype.is_integral(true) => Arg::from(*number as i64),
         _ => number,
     };

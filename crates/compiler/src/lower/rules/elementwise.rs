@@ -24,17 +24,9 @@ pub(super) const RULES: Table = &[
     ("aten::deg2rad", |site| scaled(site, PI / 180.0)),
     ("aten::rad2deg", |site| scaled(site, 180.0 / PI)),
     ("aten::positive", same),
-    ("aten::real", same),
-    ("aten::resolve_conj", same),
-    ("aten::resolve_neg", same),
-    ("aten::sgn", |site| Ok(site.renamed("aten::sign"))),
     ("aten::isfinite", isfinite),
     ("aten::isposinf", |site| is_infinite(site, f64::INFINITY)),
     ("aten::isneginf", |site| is_infinite(site, f64::NEG_INFINITY)),
-    ("aten::isreal", |site| {
-        let ty = site.result(0);
-        Ok(vec![site.full(&ty, true)])
-    }),
     ("aten::nan_to_num", nan_to_num),
     ("aten::clamp_min", |site| clamp(site, "aten::clamp")),
     ("aten::clamp_max", |site| clamp(site, "aten::clamp")),
@@ -171,6 +163,9 @@ fn nan_to_num(site: &mut Site<'_, '_>) -> Answer {
     if ty.dtype.is_integral(true) {
         return Ok(vec![x]);
     }
+    if ty.dtype.is_complex() {
+        return Err(crate::Error::unsupported("nan_to_num of complex numbers"));
+    }
     let most = largest(ty.dtype);
     let masks = [
         (site.call("aten::isnan", [("self", x.into())], ty.with_dtype(ScalarType::Bool)), site.float("nan", 0.0)?),
@@ -281,14 +276,13 @@ fn choose(site: &mut Site<'_, '_>) -> Answer {
 fn isclose(site: &mut Site<'_, '_>) -> Answer {
     let (a, b, ty) = (site.tensor("self")?, site.tensor("other")?, site.result(0));
     let equal = site.compare("aten::eq.Tensor", a, b);
-    let floating = site.ty(a).dtype.is_floating();
+    let floating = !site.ty(a).dtype.is_integral(true);
     let (rtol, atol) = (site.float("rtol", 1e-5)?, site.float("atol", 1e-8)?);
     let dtype = if floating { site.ty(a).dtype } else { ScalarType::Float };
     let (x, y) = (site.cast(a, dtype), site.cast(b, dtype));
     let wide = TensorType::new(dtype, ty.sizes.clone());
     let way = site.binary("aten::sub.Tensor", x, y, &wide);
-    let way = site.unary("aten::abs", way);
-    let size = site.unary("aten::abs", y);
+    let (way, size) = (site.magnitude(way), site.magnitude(y));
     let allowed = site.scalar_call("aten::mul.Scalar", size, rtol);
     let allowed = site.scalar_call("aten::add.Scalar", allowed, atol);
     let near = site.compare("aten::le.Tensor", way, allowed);

@@ -14,6 +14,7 @@ pub(super) const RULES: Table = &[
     ("aten::index_copy", |site| put_along(site, false)),
     ("aten::index_fill.int_Scalar", fill_along),
     ("aten::index_fill.int_Tensor", fill_along),
+    ("aten::index_put", put_pairs),
     ("aten::take", take),
     ("aten::take_along_dim", take_along_dim),
     ("aten::argwhere", |site| at_most_all(site, "aten::nonzero")),
@@ -82,6 +83,25 @@ fn put_along(site: &mut Site<'_, '_>, accumulate: bool) -> Answer {
     Ok(vec![site.view(put, ty.sizes)])
 }
 
+/// Complex numbers are put as pairs of real ones, which lie along a dimension that no index is for.
+fn put_pairs(site: &mut Site<'_, '_>) -> Answer {
+    let (x, values) = (subject(site)?, site.tensor("values")?);
+    let ty = site.plain_type(x);
+    if !ty.dtype.is_complex() || !site.ty(values).dtype.is_complex() {
+        return Ok(site.renamed("aten::index_put"));
+    }
+    let (x, values) = (site.pairs(x), site.pairs(values));
+    let args = [
+        ("self", x.into()),
+        ("indices", site.arg("indices").clone()),
+        ("values", values.into()),
+        ("accumulate", site.bool("accumulate", false).into()),
+    ];
+    let wide = site.plain_type(x);
+    let put = site.call("aten::index_put", args, wide);
+    Ok(vec![site.numbers_of(put)])
+}
+
 fn fill_along(site: &mut Site<'_, '_>) -> Answer {
     let ty = site.result(0);
     let (x, index) = (with_dimension(site, "self")?, with_dimension(site, "index")?);
@@ -121,10 +141,13 @@ fn take_along_dim(site: &mut Site<'_, '_>) -> Answer {
             |sizes: Vec<Size>| sizes.iter().enumerate().map(|(place, own)| other(own, place)).collect::<Vec<_>>();
         let (a, b) = (wide(site.ty(x).sizes), wide(site.ty(index).sizes));
         (x, index) = (site.expand(x, &a), site.expand(index, &b));
+        // Places may be counted from the end, but only along a dimension.
+        let own = site.plain_type(index);
+        let negative = site.compare("aten::lt.Scalar", index, 0);
+        let size = site.ty(x).size(dim);
+        let from_end = site.scalar_call("aten::add.Scalar", index, size);
+        index = site.choose(negative, from_end, index, &own);
     }
-    // Places may be counted from the end.
-    let size = site.ty(x).size(dim);
-    let index = site.scalar_call("aten::remainder.Scalar", index, size);
     let args = [("self", x.into()), ("dim", (dim as i64).into()), ("index", index.into())];
     Ok(vec![site.call("aten::gather", args, ty)])
 }

@@ -132,7 +132,7 @@ fn at_least(site: &mut Site<'_, '_>) -> Answer {
 /// Each vector along a dimension of its own, repeated along the others.
 fn meshgrid(site: &mut Site<'_, '_>) -> Answer {
     let values = site.tensors("tensors")?;
-    let swapped = site.text("indexing", "ij") == "xy";
+    let swapped = site.text("indexing", "ij") == "xy" && values.len() > 1;
     let mut results = Vec::new();
     for (index, value) in values.iter().enumerate() {
         let ty = site.result(index);

@@ -13,16 +13,20 @@ pub(super) const RULES: Table = &[
         let a = matrix(site)?;
         Ok(vec![inverse(site, a)])
     }),
-    ("aten::linalg_det", |site| first(site, "aten::_linalg_det", &[Further::Matrix, Further::Pivots])),
-    ("aten::linalg_slogdet", |site| first(site, "aten::_linalg_slogdet", &[Further::Matrix, Further::Pivots])),
+    ("aten::linalg_det", |site| first(site, "aten::_linalg_det", &[Further::Matrix, Further::Pivots], [])),
+    ("aten::linalg_slogdet", |site| first(site, "aten::_linalg_slogdet", &[Further::Matrix, Further::Pivots], [])),
     ("aten::logdet", logdet),
     ("aten::linalg_cholesky", cholesky),
-    ("aten::linalg_lu_factor", |site| first(site, "aten::linalg_lu_factor_ex", &[Further::Info])),
+    ("aten::linalg_lu_factor", |site| first(site, "aten::linalg_lu_factor_ex", &[Further::Info], [])),
     ("aten::linalg_solve", solve),
     ("aten::linalg_solve_ex", solve),
-    ("aten::linalg_eigh", |site| first(site, "aten::_linalg_eigh", &[])),
-    ("aten::linalg_eigvalsh", |site| first(site, "aten::_linalg_eigh", &[Further::Matrix])),
-    ("aten::linalg_svd", |site| first(site, "aten::_linalg_svd", &[])),
+    ("aten::linalg_eigh", |site| first(site, "aten::_linalg_eigh", &[], [])),
+    ("aten::linalg_eigvalsh", |site| first(site, "aten::_linalg_eigh", &[Further::Matrix], [])),
+    ("aten::linalg_svd", |site| {
+        // What is called instead has another default.
+        let full = site.bool("full_matrices", true);
+        first(site, "aten::_linalg_svd", &[], [("full_matrices", full.into())])
+    }),
     ("aten::linalg_svdvals", |site| {
         let a = matrix(site)?;
         Ok(vec![singular_values(site, a)])
@@ -57,8 +61,13 @@ enum Further {
     Info,
 }
 
-/// The first results of another operator with the same arguments; `further` are those after them.
-fn first(site: &mut Site<'_, '_>, operator: &'static str, further: &[Further]) -> Answer {
+/// The first results of another operator with the same arguments, and `given` ones; `further` are those after them.
+fn first<const N: usize>(
+    site: &mut Site<'_, '_>,
+    operator: &'static str,
+    further: &[Further],
+    given: [(&'static str, Arg); N],
+) -> Answer {
     let a = matrix(site)?;
     let own = site.plain_type(a);
     let mut types: Vec<TensorType> = (0..site.call.outputs.len()).map(|index| site.result(index)).collect();
@@ -69,7 +78,8 @@ fn first(site: &mut Site<'_, '_>, operator: &'static str, further: &[Further]) -
         Further::Info => TensorType::new(ScalarType::Int, &own.sizes[..rows - 1]),
     }));
     let mut args = vec![("A", Arg::from(a))];
-    for name in ["UPLO", "full_matrices", "driver", "pivot"] {
+    args.extend(given);
+    for name in ["UPLO", "driver", "pivot"] {
         if *site.arg(name) != Arg::None {
             args.push((name, site.arg(name).clone()));
         }
@@ -127,7 +137,9 @@ fn factors(ty: &TensorType) -> [TensorType; 3] {
 }
 
 pub(super) fn singular_values(site: &mut Site<'_, '_>, a: ValueId) -> ValueId {
-    let types = factors(&site.plain_type(a));
+    let ty = site.plain_type(a);
+    let [u, values, v] = factors(&ty);
+    let types = [u, values.with_dtype(ty.dtype.real()), v];
     let [_, values, _] = site.calls("aten::_linalg_svd", [("A", a.into())], types);
     values
 }
@@ -141,6 +153,7 @@ fn svd(site: &mut Site<'_, '_>) -> Answer {
     let types = factors(&site.plain_type(a));
     let [u, values, v] = site.calls("aten::_linalg_svd", [("A", a.into())], types);
     let rank = site.ty(v).rank();
+    let v = site.conjugate(v);
     Ok(vec![u, values, site.transposed(v, rank - 2, rank - 1)])
 }
 
@@ -166,6 +179,9 @@ fn power(site: &mut Site<'_, '_>) -> Answer {
 /// A norm of the singular values of matrices: their sum, the largest or the smallest.
 pub(super) fn spectral(site: &mut Site<'_, '_>, a: ValueId, operator: &'static str) -> Answer {
     let (ty, [rows, columns]) = (site.result(0), matrix_dims(site, a)?);
+    if site.ty(a).dtype.is_complex() {
+        return Err(Error::unsupported("a norm of the singular values of complex matrices"));
+    }
     let rank = site.ranked(site.ty(a), 2)?.rank();
     let rest = (0..rank).filter(|dim| *dim != rows && *dim != columns);
     let order: Vec<usize> = rest.chain([rows, columns]).collect();

@@ -11,10 +11,22 @@ pub(super) const RULES: Table = &[
     ("aten::matmul", matmul),
     ("aten::mv", |site| product(site, "self", "vec")),
     ("aten::dot", |site| product(site, "self", "tensor")),
-    ("aten::vdot", |site| product(site, "self", "other")),
+    ("aten::vdot", |site| {
+        let (left, right, ty) = (site.tensor("self")?, site.tensor("other")?, site.result(0));
+        let left = site.conjugate(left);
+        Ok(vec![site.matmul(left, right, ty)])
+    }),
     ("aten::inner", inner),
     ("aten::outer", |site| outer(site, "self", "vec2").map(|product| vec![product])),
     ("aten::vecdot", vecdot),
+    ("aten::addmm", |site| {
+        let (left, right, ty) = (site.tensor("mat1")?, site.tensor("mat2")?, site.result(0));
+        if !ty.dtype.is_complex() {
+            return Ok(site.renamed("aten::addmm"));
+        }
+        let product = site.matmul(left, right, ty);
+        added(site, product)
+    }),
     ("aten::addmv", |site| {
         let (matrix, vector, ty) = (site.tensor("mat")?, site.tensor("vec")?, site.result(0));
         let product = site.matmul(matrix, vector, ty);
@@ -92,6 +104,11 @@ fn matmul(site: &mut Site<'_, '_>) -> Answer {
 /// The runtime takes matrices: a weight or an input of one dimension is a vector.
 fn linear(site: &mut Site<'_, '_>) -> Answer {
     let (input, weight, ty) = (site.tensor("input")?, site.tensor("weight")?, site.result(0));
+    if ty.dtype.is_complex() && site.ty(weight).rank() == 2 {
+        let columns = site.transposed(weight, 0, 1);
+        let product = site.matmul(input, columns, ty.clone());
+        return Ok(vec![with_bias(site, product, &ty)]);
+    }
     if site.ty(weight).rank() != 1 && site.ty(input).rank() > 1 {
         return Ok(site.renamed("aten::linear"));
     }
@@ -101,10 +118,14 @@ fn linear(site: &mut Site<'_, '_>) -> Answer {
         return Ok(vec![site.view(product, ty.sizes)]);
     }
     let product = site.matmul(input, weight, ty.clone());
-    Ok(vec![match site.optional_tensor("bias") {
-        Some(bias) => site.binary("aten::add.Tensor", product, bias, &ty),
+    Ok(vec![with_bias(site, product, &ty)])
+}
+
+fn with_bias(site: &mut Site<'_, '_>, product: ValueId, ty: &TensorType) -> ValueId {
+    match site.optional_tensor("bias") {
+        Some(bias) => site.binary("aten::add.Tensor", product, bias, ty),
         None => product,
-    }])
+    }
 }
 
 /// The product of two arguments by the rules of `torch.matmul`.
@@ -172,6 +193,7 @@ fn outer(site: &mut Site<'_, '_>, left: &str, right: &str) -> Result<ValueId, Er
 
 fn vecdot(site: &mut Site<'_, '_>) -> Answer {
     let (left, right, ty) = (site.tensor("x")?, site.tensor("y")?, site.result(0));
+    let left = site.conjugate(left);
     let sizes = crate::lower::calls::broadcast(&site.ty(left).sizes, &site.ty(right).sizes);
     let dim = site.dim("dim", -1, sizes.len())?;
     let product = site.binary("aten::mul.Tensor", left, right, &ty.with_sizes(sizes));
@@ -246,7 +268,8 @@ fn kron(site: &mut Site<'_, '_>) -> Answer {
 /// The cross product of vectors of three elements along a dimension.
 fn cross(site: &mut Site<'_, '_>) -> Answer {
     let (left, right, ty) = (site.tensor("self")?, site.tensor("other")?, site.result(0));
-    let three = ty.sizes.iter().position(|size| size.number() == Some(3));
+    // Without a dimension it is the first of the left tensor that has three elements.
+    let three = site.ty(left).sizes.iter().position(|size| size.number() == Some(3));
     let dim = match (site.arg("dim"), three) {
         (Arg::None, Some(dim)) if site.call.operator() == Some("aten::cross") => dim,
         _ => site.dim("dim", -1, ty.rank())?,

@@ -1,5 +1,6 @@
 //! Losses, for programs that also tell how good their answers are.
 
+use super::norm::difference;
 use super::{Answer, Table};
 use crate::Error;
 use crate::ir::{TensorType, ValueId};
@@ -8,7 +9,7 @@ use crate::lower::calls::broadcast;
 
 pub(super) const RULES: Table = &[
     ("aten::mse_loss", |site| between(site, squared)),
-    ("aten::l1_loss", |site| between(site, |site, way| Ok(site.unary("aten::abs", way)))),
+    ("aten::l1_loss", |site| between(site, |site, way| Ok(site.magnitude(way)))),
     ("aten::smooth_l1_loss", |site| {
         let beta = site.float("beta", 1.0)?;
         between(site, |site, way| bent(site, way, beta, 1.0 / beta))
@@ -44,10 +45,7 @@ fn reduced(site: &mut Site<'_, '_>, losses: ValueId) -> Answer {
 
 /// A loss of the difference.
 fn between(site: &mut Site<'_, '_>, loss: impl Fn(&mut Site<'_, '_>, ValueId) -> Result<ValueId, Error>) -> Answer {
-    let (a, b, ty) = (site.tensor("self")?, site.tensor("target")?, site.result(0));
-    let sizes = broadcast(&site.ty(a).sizes, &site.ty(b).sizes);
-    let (a, b) = (site.cast(a, ty.dtype), site.cast(b, ty.dtype));
-    let way = site.binary("aten::sub.Tensor", a, b, &TensorType::new(ty.dtype, sizes));
+    let way = difference(site, ["self", "target"], site.result(0).dtype)?;
     let losses = loss(site, way)?;
     reduced(site, losses)
 }

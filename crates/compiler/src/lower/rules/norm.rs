@@ -8,6 +8,7 @@ use crate::lower::calls::reduced;
 use crate::lower::{Site, place};
 use crate::size::Size;
 use sconce_format::ScalarType;
+use sconce_schema::promote_types;
 
 pub(super) const RULES: Table = &[
     ("aten::batch_norm", |site| batch_norm(site, "training")),
@@ -118,6 +119,9 @@ fn instance_norm(site: &mut Site<'_, '_>) -> Answer {
     if !site.bool("use_input_stats", true) {
         return batch_norm(site, "use_input_stats");
     }
+    if site.optional_tensor("running_mean").is_some() {
+        return Err(Error::unsupported("an instance norm that tracks statistics: call eval() before the export"));
+    }
     let (x, ty) = (site.tensor("input")?, site.result(0));
     let groups = ty.sizes.get(1).cloned().unwrap_or_default();
     normalised_groups(site, x, groups)
@@ -218,8 +222,11 @@ fn weight_norm(site: &mut Site<'_, '_>) -> Answer {
     Ok([weight, norm][..site.call.outputs.len().min(2)].to_vec())
 }
 
-/// `(Σ |x|^p)^(1/p)` along some dimensions, and its limits.
-pub(super) fn norm_of(site: &mut Site<'_, '_>, x: ValueId, p: f64, dims: &[usize], keepdim: bool) -> ValueId {
+/// `(Σ |x|^p)^(1/p)` along some dimensions, and its limits. Complex numbers have the norm of their absolute values.
+pub(super) fn norm_of(site: &mut Site<'_, '_>, mut x: ValueId, p: f64, dims: &[usize], keepdim: bool) -> ValueId {
+    if site.ty(x).dtype.is_complex() {
+        x = site.magnitude(x);
+    }
     let ty = site.plain_type(x);
     let dtype = ty.dtype;
     if p == 2.0 {
@@ -232,7 +239,7 @@ pub(super) fn norm_of(site: &mut Site<'_, '_>, x: ValueId, p: f64, dims: &[usize
         let some = site.cast(some, dtype);
         return site.sum(some, dims, keepdim);
     }
-    let size = site.unary("aten::abs", x);
+    let size = site.magnitude(x);
     match p {
         f64::INFINITY => site.reduce("aten::amax", size, dims, keepdim, dtype),
         f64::NEG_INFINITY => site.reduce("aten::amin", size, dims, keepdim, dtype),
@@ -255,9 +262,19 @@ fn order(site: &Site<'_, '_>) -> Result<f64, Error> {
     site.float(name, 2.0)
 }
 
+/// What a norm is of: numbers of the result's type, or complex ones whose parts have it.
+fn measured(site: &mut Site<'_, '_>) -> Result<ValueId, Error> {
+    let (x, dtype) = (subject(site)?, site.result(0).dtype);
+    let own = site.ty(x).dtype;
+    if !own.is_complex() {
+        return Ok(site.cast(x, dtype));
+    }
+    let wide = if dtype == ScalarType::Double { ScalarType::ComplexDouble } else { own };
+    Ok(site.cast(x, wide))
+}
+
 fn vector_norm(site: &mut Site<'_, '_>) -> Answer {
-    let (x, ty, p) = (subject(site)?, site.result(0), order(site)?);
-    let x = site.cast(x, ty.dtype);
+    let (x, p) = (measured(site)?, order(site)?);
     let rank = site.ty(x).rank();
     let (dims, keepdim) = (site.dims("dim", rank)?, site.bool("keepdim", false));
     Ok(vec![norm_of(site, x, p, &dims, keepdim)])
@@ -272,9 +289,11 @@ fn linalg_norm(site: &mut Site<'_, '_>) -> Answer {
 }
 
 fn frobenius(site: &mut Site<'_, '_>) -> Answer {
-    let (x, ty) = (subject(site)?, site.result(0));
-    let x = site.cast(x, ty.dtype);
+    let x = measured(site)?;
     if site.text("ord", "fro") == "nuc" {
+        if is_empty(site, x)? {
+            return zeros(site);
+        }
         return spectral(site, x, "aten::sum.dim_IntList");
     }
     let (dims, keepdim) = (matrix_dims(site, x)?, site.bool("keepdim", false));
@@ -289,16 +308,29 @@ pub(super) fn matrix_dims(site: &Site<'_, '_>, x: ValueId) -> Result<[usize; 2],
     dim(0).zip(dim(1)).map(|(a, b)| [a, b]).ok_or_else(|| Error::unsupported("a matrix norm of other dimensions"))
 }
 
+/// Whether matrices have no elements. The norms of such are zero, if they are not the smallest of something.
+fn is_empty(site: &Site<'_, '_>, x: ValueId) -> Result<bool, Error> {
+    let ty = site.ty(x);
+    Ok(matrix_dims(site, x)?.iter().any(|&dim| ty.size(dim).number() == Some(0)))
+}
+
+fn zeros(site: &mut Site<'_, '_>) -> Answer {
+    let ty = site.result(0);
+    Ok(vec![site.full(&ty, 0)])
+}
+
 /// The largest or smallest sum of sizes along one dimension.
 fn matrix_norm(site: &mut Site<'_, '_>) -> Answer {
-    let (x, ty, p) = (subject(site)?, site.result(0), site.float("ord", 2.0)?);
-    let x = site.cast(x, ty.dtype);
+    let (x, ty, p) = (measured(site)?, site.result(0), site.float("ord", 2.0)?);
     let ([rows, columns], keepdim) = (matrix_dims(site, x)?, site.bool("keepdim", false));
+    if p > 0.0 && is_empty(site, x)? {
+        return zeros(site);
+    }
     let (summed, other) = if p.abs() == 1.0 { (rows, columns) } else { (columns, rows) };
     if p.abs() == 2.0 {
         return spectral(site, x, if p > 0.0 { "aten::amax" } else { "aten::amin" });
     }
-    let size = site.unary("aten::abs", x);
+    let size = site.magnitude(x);
     let sums = site.sum(size, &[summed], true);
     let extreme = if p > 0.0 { "aten::amax" } else { "aten::amin" };
     let norm = site.reduce(extreme, sums, &[other], true, ty.dtype);
@@ -323,11 +355,21 @@ fn renorm(site: &mut Site<'_, '_>) -> Answer {
     Ok(vec![site.binary("aten::mul.Tensor", x, factor, &ty)])
 }
 
-fn difference(site: &mut Site<'_, '_>, names: [&str; 2], dtype: ScalarType) -> Result<ValueId, Error> {
+/// The difference of two tensors as the type `dtype`, or the complex type of such parts. Integers are subtracted as they
+/// are.
+pub(super) fn difference(site: &mut Site<'_, '_>, names: [&str; 2], dtype: ScalarType) -> Result<ValueId, Error> {
     let (a, b) = (site.tensor(names[0])?, site.tensor(names[1])?);
-    let (a, b) = (site.cast(a, dtype), site.cast(b, dtype));
+    let types = [a, b].map(|value| site.ty(value).dtype);
+    let own = match (types.iter().any(|own| own.is_complex()), dtype) {
+        (true, ScalarType::Double) => ScalarType::ComplexDouble,
+        (true, ScalarType::Float) => ScalarType::ComplexFloat,
+        _ if types.iter().all(|own| own.is_integral(true)) => promote_types(types[0], types[1]).unwrap_or(dtype),
+        (_, other) => other,
+    };
+    let (a, b) = (site.cast(a, own), site.cast(b, own));
     let sizes = crate::lower::calls::broadcast(&site.ty(a).sizes, &site.ty(b).sizes);
-    Ok(site.binary("aten::sub.Tensor", a, b, &TensorType::new(dtype, sizes)))
+    let way = site.binary("aten::sub.Tensor", a, b, &TensorType::new(own, sizes));
+    Ok(if own.is_complex() { way } else { site.cast(way, dtype) })
 }
 
 fn dist(site: &mut Site<'_, '_>) -> Answer {

@@ -3,6 +3,7 @@
 //! The product with the input is computed for all steps at once; what is left for each step is the product with the
 //! state and the cell itself. Sequences must have a known length.
 
+use super::dropout::{dropped, probability};
 use super::{Answer, Table};
 use crate::Error;
 use crate::ir::{Arg, TensorType, ValueId};
@@ -100,9 +101,7 @@ fn parts<const N: usize>(site: &mut Site<'_, '_>, gates: ValueId, ty: &TensorTyp
 
 /// Layers upon each other, each in one direction or in both.
 fn layers(site: &mut Site<'_, '_>, tensors: usize, cell: Cell) -> Answer {
-    if site.bool("train", false) && site.float("dropout", 0.0)? > 0.0 {
-        return Err(Error::unsupported("a recurrent layer with dropout while training"));
-    }
+    let dropout = if site.bool("train", false) { probability(site, "dropout", 0.0)? } else { 0.0 };
     let batch_first = site.bool("batch_first", false);
     let states = states(site, tensors, 3)?;
     let directions = if site.bool("bidirectional", false) { 2 } else { 1 };
@@ -116,6 +115,9 @@ fn layers(site: &mut Site<'_, '_>, tensors: usize, cell: Cell) -> Answer {
     let weights = weights(site, states.len() == 2)?;
     let mut last: Vec<Vec<ValueId>> = vec![Vec::new(); states.len()];
     for (layer, pair) in weights.chunks(directions).enumerate() {
+        if layer > 0 {
+            input = dropped(site, input, dropout);
+        }
         let mut outputs = Vec::new();
         for (direction, own) in pair.iter().enumerate() {
             let place = Size::from((layer * directions + direction) as i64);

@@ -1,6 +1,6 @@
 //! Sums, extrema, moments and orders along dimensions.
 
-use super::{Answer, Table, subject};
+use super::{Answer, Table, complex, subject};
 use crate::Error;
 use crate::ir::{Arg, TensorType, ValueId};
 use crate::lower::{Site, place};
@@ -10,8 +10,8 @@ use sconce_format::ScalarType;
 pub(super) const RULES: Table = &[
     ("aten::sum", |site| all_dims(site, "aten::sum.dim_IntList")),
     ("aten::sum.dim_IntList", |site| converted_first(site, "aten::sum.dim_IntList")),
-    ("aten::mean", |site| converted_first(site, "aten::mean")),
-    ("aten::mean.dim", |site| converted_first(site, "aten::mean.dim")),
+    ("aten::mean", |site| mean(site, "aten::mean")),
+    ("aten::mean.dim", |site| mean(site, "aten::mean.dim")),
     ("aten::nansum", nansum),
     ("aten::nanmean", nanmean),
     ("aten::all", all),
@@ -19,11 +19,13 @@ pub(super) const RULES: Table = &[
     ("aten::all.dims", all),
     ("aten::aminmax", aminmax),
     ("aten::var", |site| variance(site, false)),
+    ("aten::var.correction", |site| variance(site, false)),
     ("aten::var.dim", |site| variance(site, false)),
     ("aten::std", |site| variance(site, true)),
     ("aten::std.dim", |site| variance(site, true)),
     ("aten::std.correction", |site| variance(site, true)),
     ("aten::var_mean", |site| moments(site, false)),
+    ("aten::var_mean.correction", |site| moments(site, false)),
     ("aten::var_mean.dim", |site| moments(site, false)),
     ("aten::std_mean", |site| moments(site, true)),
     ("aten::std_mean.dim", |site| moments(site, true)),
@@ -59,6 +61,16 @@ fn converted_first(site: &mut Site<'_, '_>, operator: &'static str) -> Answer {
         }
     }
     Ok(vec![site.call(operator, args, ty)])
+}
+
+fn mean(site: &mut Site<'_, '_>, operator: &'static str) -> Answer {
+    let (x, ty) = (subject(site)?, site.result(0));
+    if !ty.dtype.is_complex() {
+        return converted_first(site, operator);
+    }
+    let x = site.cast(x, ty.dtype);
+    let dims = site.dims("dim", site.ty(x).rank())?;
+    Ok(vec![complex::mean(site, x, &dims, site.bool("keepdim", false))])
 }
 
 /// Truth values and integers are summed as integers by the kernel itself.
@@ -127,13 +139,22 @@ fn aminmax(site: &mut Site<'_, '_>) -> Answer {
     Ok(["aten::amin", "aten::amax"].map(|name| site.reduce(name, x, &dims, keepdim, ty.dtype)).to_vec())
 }
 
+fn spread_of(site: &mut Site<'_, '_>, x: ValueId, ty: &TensorType) -> Result<ValueId, Error> {
+    if !site.ty(x).dtype.is_complex() {
+        return Ok(site.call("aten::var.correction", spread(site, x), ty.clone()));
+    }
+    let dims = site.dims("dim", site.ty(x).rank())?;
+    let [_, _, correction, keepdim] = spread(site, x);
+    Ok(complex::variance(site, x, &dims, [correction, keepdim], ty))
+}
+
 /// The arguments of a variance, whichever overload names them.
-fn spread(site: &Site<'_, '_>, x: ValueId) -> Vec<(&'static str, Arg)> {
+fn spread(site: &Site<'_, '_>, x: ValueId) -> [(&'static str, Arg); 4] {
     let correction = match site.arg("correction") {
         Arg::None => i64::from(site.bool("unbiased", true)).into(),
         own => own.clone(),
     };
-    vec![
+    [
         ("self", x.into()),
         ("dim", site.arg("dim").clone()),
         ("correction", correction),
@@ -143,15 +164,21 @@ fn spread(site: &Site<'_, '_>, x: ValueId) -> Vec<(&'static str, Arg)> {
 
 fn variance(site: &mut Site<'_, '_>, root: bool) -> Answer {
     let (x, ty) = (subject(site)?, site.result(0));
-    let args = spread(site, x);
-    let variance = site.call("aten::var.correction", args, ty);
+    let variance = spread_of(site, x, &ty)?;
     Ok(vec![if root { site.unary("aten::sqrt", variance) } else { variance }])
 }
 
 fn moments(site: &mut Site<'_, '_>, root: bool) -> Answer {
     let (x, ty) = (subject(site)?, site.result(0));
-    let args = spread(site, x);
-    let [variance, mean] = site.calls("aten::var_mean.correction", args, [ty.clone(), ty]);
+    let (variance, mean) = if site.ty(x).dtype.is_complex() {
+        let dims = site.dims("dim", site.ty(x).rank())?;
+        let mean = complex::mean(site, x, &dims, site.bool("keepdim", false));
+        (spread_of(site, x, &ty.with_dtype(ty.dtype.real()))?, mean)
+    } else {
+        let args = spread(site, x);
+        let [variance, mean] = site.calls("aten::var_mean.correction", args, [ty.clone(), ty]);
+        (variance, mean)
+    };
     Ok(vec![if root { site.unary("aten::sqrt", variance) } else { variance }, mean])
 }
 
@@ -160,8 +187,14 @@ fn logsumexp(site: &mut Site<'_, '_>) -> Answer {
     let (x, ty) = (subject(site)?, site.result(0));
     let x = site.cast(x, ty.dtype);
     let own = site.plain_type(x);
+    if own.dtype.is_complex() {
+        return Err(Error::unsupported("logsumexp of complex numbers"));
+    }
     let (dims, keepdim) = (site.dims("dim", own.rank())?, site.bool("keepdim", false));
-    if own.rank() == 0 || own.count().number() == Some(0) {
+    if own.rank() == 0 {
+        return Ok(vec![x]);
+    }
+    if own.count().number() == Some(0) {
         let power = site.unary("aten::exp", x);
         let sum = site.sum(power, &dims, keepdim);
         return Ok(vec![site.unary("aten::log", sum)]);
@@ -221,6 +254,9 @@ fn inner(site: &mut Site<'_, '_>, x: ValueId, dim: usize, start: i64, end: i64) 
 /// Differences of neighbours, `n` times.
 fn diff(site: &mut Site<'_, '_>) -> Answer {
     let x = subject(site)?;
+    if site.int("n", 1)? == 0 {
+        return Ok(vec![x]);
+    }
     let dim = site.dim("dim", -1, site.ty(x).rank())?;
     let further = ["prepend", "append"].map(|name| site.optional_tensor(name));
     let parts: Vec<ValueId> = [further[0], Some(x), further[1]].into_iter().flatten().collect();

@@ -2,6 +2,7 @@
 
 use super::{Answer, Table, subject};
 use crate::Error;
+use crate::ir::ValueId;
 use crate::lower::{Site, place};
 
 pub(super) const RULES: Table = &[
@@ -22,10 +23,6 @@ pub(super) const RULES: Table = &[
     ("aten::lift_fresh", same),
     ("aten::lift_fresh_copy", same),
     ("aten::contiguous", same),
-    ("aten::dropout", same),
-    ("aten::feature_dropout", same),
-    ("aten::alpha_dropout", same),
-    ("aten::feature_alpha_dropout", same),
     ("aten::view.dtype", same_bits),
     ("aten::expand", expanded),
     ("aten::expand_as", expanded),
@@ -33,12 +30,15 @@ pub(super) const RULES: Table = &[
     ("aten::movedim.intlist", movedim),
     ("aten::movedim.int", movedim),
     ("aten::numpy_T", reversed),
-    ("aten::mT", adjoint),
+    ("aten::mT", |site| {
+        let value = site.tensor("self")?;
+        Ok(vec![turned(site, value)])
+    }),
     ("aten::mH", adjoint),
     ("aten::matrix_H", adjoint),
     ("aten::sum_to_size", sum_to_size),
     ("aten::adjoint", adjoint),
-    ("aten::H", reversed),
+    ("aten::H", adjoint),
     ("aten::view_copy", reshaped),
     ("aten::squeeze_copy", reshaped),
     ("aten::squeeze_copy.dim", reshaped),
@@ -83,10 +83,16 @@ fn reversed(site: &mut Site<'_, '_>) -> Answer {
 }
 
 /// The last two dimensions exchanged.
+fn turned(site: &mut Site<'_, '_>, value: ValueId) -> ValueId {
+    let rank = site.ty(value).rank();
+    if rank < 2 { value } else { site.transposed(value, rank - 2, rank - 1) }
+}
+
+/// The conjugate with the last two dimensions exchanged.
 fn adjoint(site: &mut Site<'_, '_>) -> Answer {
     let value = site.tensor("self")?;
-    let rank = site.ty(value).rank();
-    Ok(vec![if rank < 2 { value } else { site.transposed(value, rank - 2, rank - 1) }])
+    let value = turned(site, value);
+    Ok(vec![site.conjugate(value)])
 }
 
 /// Repeated to the result's sizes; `-1` in the arguments is what the tensor has.
