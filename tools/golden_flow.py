@@ -213,6 +213,17 @@ class InPlace(torch.nn.Module):
         return y, turned.squeeze_(0) + 1, joined * 2, row + 0
 
 
+class Multiple(torch.nn.Module):
+    """The size of the input is a multiple of the dimension, and one more."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv1d(1, 4, 10, 5)
+
+    def forward(self, x, rows):
+        return self.conv(x).flatten(1), rows[1:].reshape(2, -1)
+
+
 def cases():
     places = [(normal(1, 1, 4), torch.tensor([place])) for place in (2, 3, 0)]
     yield "state_cache", Case(Cache(), places, core=True)
@@ -239,6 +250,9 @@ def cases():
     yield "returned", Case(Returned(), [(normal(2), normal(2))])
     image = normal(1, 3, 6, 6).to(memory_format=torch.channels_last)
     yield "channels_last", Case(ChannelsLast().to(memory_format=torch.channels_last), [(image,)])
+    n = Dim("n", min=2, max=8)
+    inputs = [(normal(1, 1, 10 * n), normal(2 * n + 1)) for n in (4, 8, 2)]
+    yield "multiple", Case(Multiple(), inputs, ({2: 10 * n}, {0: 2 * n + 1}))
     yield "in_place", Case(InPlace(), [(torch.rand(3, 4) + 1,)])
     yield "held", Case(Held(), [(normal(3),) for _ in range(3)])
 

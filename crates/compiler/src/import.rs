@@ -256,7 +256,9 @@ impl<'m, 'a> Importer<'m, 'a> {
     fn define(&mut self, value: ValueId) {
         let Some(ty) = self.function.tensor(value) else { return };
         for (dim, size) in ty.sizes.clone().iter().enumerate() {
-            if let Some(symbol) = lone_symbol(size) {
+            let mut found = None;
+            size.symbols(&mut |symbol| found = found.or(Some(symbol)));
+            if let Some(symbol) = found.filter(|symbol| size.line(*symbol).is_some()) {
                 self.function.definitions.entry(symbol).or_insert(Definition::SizeOf(value, dim));
             }
         }

@@ -424,7 +424,7 @@ pub struct Function {
 /// Where a symbol is found when the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Definition {
-    /// The size of a value along a dimension.
+    /// The size of a value along a dimension, from which it follows by a straight line ([`Size::line`]).
     SizeOf(ValueId, usize),
     /// An integer value.
     Value(ValueId),

@@ -101,10 +101,18 @@ impl<'p> Emitter<'_, '_, 'p> {
         let entry = match self.function.definitions.get(&symbol) {
             Some(Definition::Value(value)) => self.read(*value)?,
             Some(Definition::SizeOf(value, dim)) => {
+                let line = self.function.tensor(*value).and_then(|ty| ty.size(*dim).line(symbol));
+                let (by, plus) = line.unwrap_or((1, 0));
                 let (tensor, dim) = (self.read(*value)?, self.plain(Value::Int(*dim as i64)));
-                let entry = self.plan.value(Value::Int(0));
+                let mut entry = self.plan.value(Value::Int(0));
                 let operator = self.plan.operator("aten::sym_size.int");
                 self.push(Instruction::Kernel { operator, args: vec![tensor, dim, entry] }, None);
+                for (name, number, none) in [("sub", plus, 0), ("floordiv", by, 1)] {
+                    if number != none {
+                        let number = self.plain(Value::Int(number));
+                        entry = self.prim(name, entry, number);
+                    }
+                }
                 entry
             }
             None => {

@@ -5,6 +5,7 @@
 
 use super::super::arguments::Arguments;
 use super::super::builder::{Builder, Layout};
+use super::super::nodes;
 use super::super::quantization::{self, DEQUANTIZE, Grid, QUANTIZE, dynamic_source, has_four_bits};
 use super::super::scope::Scope;
 use super::super::tensor::Tensor;
@@ -78,7 +79,8 @@ fn serves(scope: &Scope<'_>, call: &Call, steps: usize) -> bool {
 }
 
 fn takes_dynamic(scope: &Scope<'_>, call: &Call, value: ValueId) -> bool {
-    Arguments(call).optional("input") == Some(value) && dynamic_input(scope, call).is_some()
+    let reads = Arguments(call).optional("input") == Some(value) && dynamic_input(scope, call).is_some();
+    reads && nodes(&mut Builder::rehearsal(scope), call).is_ok()
 }
 
 /// The numbers that a linear layer or convolution gets, before they were quantised with parameters found when the
