@@ -4,7 +4,7 @@ use sconce_core::{
     KernelId, NoData, Op, Owned, Program, Quiet, Registry, Scalar, ScalarType, Serial, Shape, Site, Step, Tables,
     Tensor, Value, writes,
 };
-use sconce_format::pte::model::{self, Instruction, Memory, Plan, Storage};
+use sconce_format::pte::model::{self, Dynamism, Instruction, Memory, Plan, Storage};
 
 fn none(_: &sconce_core::Args<'_>) -> usize {
     0
@@ -161,7 +161,7 @@ fn overlaps_lists_views_and_updates_in_place() {
     let parts: Vec<u32> = (0..4).map(|i| plan.value(bytes(1, 16 + i))).collect();
     let list = plan.value(model::Value::TensorList(parts.clone()));
     let mut dynamic = bytes(4, 32);
-    dynamic.dynamic = true;
+    dynamic.dynamism = Dynamism::Bound;
     let alias = plan.value(dynamic);
     let count = plan.value(model::Value::Int(41));
     plan.call("test::add", [x, x, sum, sum]);

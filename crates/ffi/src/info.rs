@@ -61,8 +61,10 @@ impl Info {
     fn new(value: Option<ValueInfo<'_>>) -> Self {
         let kind = match value {
             None | Some(ValueInfo::None) => ETValueKind::None,
-            Some(ValueInfo::Tensor { dtype, shape, dynamic }) => {
-                return Self::tensor(type_number(dtype), &shape, dynamic);
+            Some(ValueInfo::Tensor { dtype, shape, dynamic, unbound }) => {
+                let info = Self::tensor(type_number(dtype), &shape, dynamic);
+                let maximum = if unbound { vec![-1; shape.rank()] } else { info.maximum };
+                return Self { maximum, ..info };
             }
             Some(ValueInfo::Int(_)) => ETValueKind::Int,
             Some(ValueInfo::Double(_)) => ETValueKind::Double,
