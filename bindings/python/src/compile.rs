@@ -43,7 +43,7 @@ fn translate(archive: &[u8], backends: &[String], quantize: Option<&str>) -> Res
 pub(crate) fn code(error: &Error) -> Code {
     match error {
         Error::File(_) => Code::InvalidProgram,
-        Error::Operators(_) => Code::OperatorMissing,
+        Error::Operators { .. } => Code::OperatorMissing,
         Error::At { error, .. } => code(error),
         _ => Code::NotSupported,
     }

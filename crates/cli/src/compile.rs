@@ -75,7 +75,12 @@ impl Compile {
         for plan in &compiled.memory {
             let parts: Vec<String> = plan.arenas.iter().map(u64::to_string).collect();
             let parts = if parts.len() > 1 { format!(" ({})", parts.join(" + ")) } else { String::new() };
-            writeln!(out, "{}: {} bytes of planned memory{parts}", plan.method, plan.total())?;
+            let growing = match plan.growing_arenas() {
+                0 => String::new(),
+                1 => ", and an arena that grows".to_owned(),
+                count => format!(", and {count} arenas that grow"),
+            };
+            writeln!(out, "{}: {} bytes of planned memory{parts}{growing}", plan.method, plan.total())?;
         }
         if let Some(quantized) = &compiled.quantized {
             self.quantization.print(quantized, out)?;

@@ -505,6 +505,8 @@ pub struct Program<'a> {
     pub delegates: Vec<Delegate>,
     /// Methods that take nothing and give known values.
     pub known: Vec<(String, Vec<Arg>)>,
+    /// Whether the export was taken apart into core operators before it was saved.
+    pub decomposed: bool,
 }
 
 /// Known tensors, by [`ConstantId`].

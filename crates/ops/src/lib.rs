@@ -17,6 +17,7 @@ mod convolution;
 mod convolution_backward;
 mod copies;
 mod dense;
+mod detection;
 mod distance;
 mod distributions;
 mod elementwise;
@@ -25,6 +26,7 @@ mod fft;
 mod fill;
 mod fractional_pooling;
 mod grid_sampler;
+mod grouped;
 mod indexing;
 mod linalg;
 mod linear;
@@ -80,6 +82,7 @@ pub static TABLES: &[&[Op]] = &[
     #[cfg(feature = "fft")]
     fft::OPS,
     products::OPS,
+    grouped::OPS,
     linalg::OPS,
     distance::OPS,
     attention::OPS,
@@ -94,6 +97,7 @@ pub static TABLES: &[&[Op]] = &[
     norms::OPS,
     resize::OPS,
     grid_sampler::OPS,
+    detection::OPS,
     ordering::sorting::OPS,
     ordering::searching::OPS,
     ordering::running::OPS,

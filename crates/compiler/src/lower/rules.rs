@@ -5,9 +5,11 @@ mod attention;
 mod bag;
 mod conv;
 mod create;
+mod detection;
 mod einsum;
 mod elementwise;
 mod fft;
+mod grouped;
 mod index;
 mod join;
 mod linalg;
@@ -40,8 +42,10 @@ const TABLES: &[Table] = &[
     bag::RULES,
     conv::RULES,
     create::RULES,
+    detection::RULES,
     elementwise::RULES,
     fft::RULES,
+    grouped::RULES,
     index::RULES,
     join::RULES,
     linalg::RULES,
