@@ -19,6 +19,8 @@ class Case:
     # Inputs of runs that follow one another; the module is exported with the first.
     runs: list[tuple]
     dynamic: Any = None
+    # Exported as Python's compiler sees it, which keeps what the other way leaves out.
+    strict: bool = False
     # Exported after `run_decompositions()`.
     decomposed: bool = False
     # Written a second time as NAME_core, after `run_decompositions()`.
@@ -54,7 +56,7 @@ def main(cases, label):
     torch.manual_seed(0)
     for name, case in cases():
         eager = copy.deepcopy(case.module.eval())
-        program = export(case.module, case.runs[0], dynamic_shapes=case.dynamic, strict=False)
+        program = export(case.module, case.runs[0], dynamic_shapes=case.dynamic, strict=case.strict)
         programs = {name: program.run_decompositions() if case.decomposed else program}
         if case.core:
             programs[f"{name}_core"] = program.run_decompositions()

@@ -11,6 +11,7 @@ import warnings
 import torch
 import torch.nn.functional as F
 from golden_exports import Case, main
+from torch._higher_order_ops.associative_scan import associative_scan
 from torch._higher_order_ops.map import map as map_over
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
@@ -224,6 +225,72 @@ class Multiple(torch.nn.Module):
         return self.conv(x).flatten(1), rows[1:].reshape(2, -1)
 
 
+class Unbounded(torch.nn.Module):
+    """Sizes that only the values of an input tell."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 4)
+
+    def forward(self, x, times):
+        rows = x.repeat_interleave(times, 0)
+        y = self.linear(torch.cat([rows, x])).relu()
+        count = times[0].item()
+        return F.layer_norm(y, (4,)), y.softmax(0) @ x @ x.T, rows.sort(stable=True, dim=0), torch.ones(count, count).tril()
+
+
+class Batches(torch.nn.Module):
+    """`vmap`, of what meets element by element and of what does not."""
+
+    def forward(self, x, y):
+        both = torch.vmap(torch.vmap(lambda a, b: (a * b).exp() - y, in_dims=(None, 0)), in_dims=(0, None))
+        products = torch.vmap(lambda a, b: a @ b, in_dims=(0, None))
+        rows = torch.vmap(lambda row: torch.where(row.sum() > 0, row, -row).cumsum(0) * y)
+        pairs = torch.vmap(torch.vmap(torch.dot, in_dims=(None, 0)), in_dims=(0, None))
+        picked = torch.vmap(lambda row, place: row[place], randomness="same")
+        places = torch.arange(x.shape[0]) % x.shape[1]
+        return both(x, x), products(x[:, None], x.T), rows(x), pairs(x, x), picked(x, places)
+
+
+def linear_step(a, b):
+    return a[0] * b[0], a[1] * b[0] + b[1]
+
+
+class Running(torch.nn.Module):
+    """Associative scans, as one call and as torch takes them apart."""
+
+    def forward(self, x, y):
+        return (
+            associative_scan(torch.add, x, 0, combine_mode="pointwise"),
+            associative_scan(linear_step, (x, y), 0, combine_mode="pointwise"),
+            associative_scan(linear_step, (x, y), 1, reverse=True, combine_mode="pointwise"),
+            associative_scan(torch.maximum, x, 1, reverse=True, combine_mode="generic"),
+            associative_scan(torch.add, x[:1], 0, combine_mode="pointwise"),
+        )
+
+
+@torch.compiler.nested_compile_region
+def region(x, y):
+    return (x * y).sin()
+
+
+class Wrapped(torch.nn.Module):
+    """Graphs that other graphs only wrap; with casts that torch makes by itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x, y):
+        with torch.no_grad():
+            z = region(x, y) + region(y, x)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            products = self.linear(z), torch.cat([self.linear(x), y])
+            with torch.autocast("cpu", enabled=False):
+                exact = x @ y.T
+        return products[0].float(), products[1], exact
+
+
 def cases():
     places = [(normal(1, 1, 4), torch.tensor([place])) for place in (2, 3, 0)]
     yield "state_cache", Case(Cache(), places, core=True)
@@ -255,6 +322,11 @@ def cases():
     yield "multiple", Case(Multiple(), inputs, ({2: 10 * n}, {0: 2 * n + 1}))
     yield "in_place", Case(InPlace(), [(torch.rand(3, 4) + 1,)])
     yield "held", Case(Held(), [(normal(3),) for _ in range(3)])
+    times = [torch.tensor(times) for times in ([1, 2, 0, 3], [40, 200, 7, 0], [0, 0, 0, 1])]
+    yield "unbounded", Case(Unbounded(), [(normal(4, 3), times) for times in times], core=True)
+    yield "batches", Case(Batches(), [(normal(4, 3), normal(3))])
+    yield "running", Case(Running(), [(normal(4, 3).sigmoid(), normal(4, 3))])
+    yield "wrapped", Case(Wrapped(), [(normal(3, 4), normal(3, 4))], strict=True)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import warnings
 
 import torch
 import torch.nn.functional as F
+import torchvision.ops as boxes
 from golden_exports import Case, main
 from torch.export import Dim
 
@@ -315,6 +316,55 @@ def cases_of_arguments():
     yield "short_time", Case(Module(short_time, window=window), [(normal(2, 60),)])
 
 
+def bytes_resized(m, x):
+    modes = [("bilinear", False), ("bilinear", True), ("bicubic", False), ("bicubic", True)]
+    results = [F.interpolate(x, size=(5, 12), mode=mode, antialias=smooth) for mode, smooth in modes]
+    results += [F.interpolate(x, scale_factor=(0.6, 1.7), mode=mode, antialias=smooth) for mode, smooth in modes]
+    return results + [F.interpolate(x, size=(9, 4), mode=mode, align_corners=True) for mode in ("bilinear", "bicubic")]
+
+
+def detection(m, x, rois, offsets, scores):
+    kept = boxes.nms(rois[:, 1:], scores, 0.3)
+    weights = offsets[:, :9].sigmoid()
+    return (
+        kept,
+        rois[kept],
+        boxes.batched_nms(rois[:, 1:], scores, rois[:, 0].long(), 0.3),
+        boxes.roi_align(x, rois, (2, 3), 0.5, 2),
+        boxes.roi_align(x, rois, (2, 3), 0.5, -1, True),
+        boxes.roi_pool(x, rois, (2, 3), 0.5),
+        boxes.ps_roi_align(x, rois, (2, 3), 0.5, 2),
+        boxes.ps_roi_pool(x, rois, (2, 3), 0.5),
+        boxes.deform_conv2d(x, offsets, m.filter, m.bias, padding=1, mask=weights),
+        boxes.deform_conv2d(x, offsets[:, :, ::2, ::2], m.filter, stride=2, padding=1),
+    )
+
+
+@torch.library.custom_op("transformers::grouped_mm_fallback", mutates_args=())
+def grouped_mm(input: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
+    """The operator that transformers registers, for those who have it not."""
+    starts = [0, *offs.tolist()]
+    return torch.cat([input[start:end] @ own for start, end, own in zip(starts, starts[1:], weight)])
+
+
+@grouped_mm.register_fake
+def _(input, weight, offs):
+    return input.new_empty(input.shape[0], weight.shape[2])
+
+
+def experts(m, x):
+    scores, chosen = m.router(x).softmax(-1).topk(2, -1)
+    order = chosen.flatten().argsort(stable=True)
+    counts = torch.stack([(chosen == expert).sum() for expert in range(4)])
+    ends = counts.cumsum(0).to(torch.int32)
+    rows = x[order // 2]
+    y = F.silu(torch.ops.transformers.grouped_mm_fallback(rows, m.up, ends))
+    y = torch.ops.transformers.grouped_mm_fallback(y, m.down, ends) * scores.flatten()[order, None]
+    own = torch._grouped_mm(rows, m.up, offs=ends)
+    turned = torch._grouped_mm(m.up.transpose(1, 2).contiguous(), rows.T.contiguous(), offs=ends)
+    return torch.zeros_like(x).index_add(0, order // 2, y), own, turned
+
+
 def cases():
     rnn = dict(batch_first=True)
     yield "recurrent", Case(
@@ -369,6 +419,19 @@ def cases():
         [(normal(2, 3, 8, 12),), (normal(2, 3, 16, 4),)],
         dynamic=(({2: 2 * height, 3: 2 * width},),),
     )
+    yield "bytes_resized", Case(Module(bytes_resized), [(torch.randint(0, 256, (2, 3, 7, 9), dtype=torch.uint8),)])
+    corners = torch.rand(12, 2, 2).sort(1).values * torch.tensor([14.0, 12.0])
+    rois = torch.cat([torch.arange(12.0).remainder(2)[:, None], corners.flatten(1)], 1)
+    parts = dict(filter=torch.nn.Parameter(normal(3, 12, 3, 3)), bias=torch.nn.Parameter(normal(3)))
+    yield "detection", Case(
+        Module(detection, **parts), [(normal(2, 12, 6, 8), rois, normal(2, 18, 6, 8), torch.rand(12))]
+    )
+    parts = dict(
+        router=torch.nn.Linear(8, 4),
+        up=torch.nn.Parameter(normal(4, 8, 16)),
+        down=torch.nn.Parameter(normal(4, 16, 8)),
+    )
+    yield "experts", Case(Module(experts, **parts), [(normal(6, 8),)])
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ fn translate(archive: &[u8], backends: &[String], wanted: Option<Wanted<'_>>) ->
 pub(crate) fn code(error: &Error) -> Code {
     match error {
         Error::File(_) => Code::InvalidProgram,
-        Error::Operators(_) => Code::OperatorMissing,
+        Error::Operators { .. } => Code::OperatorMissing,
         Error::At { error, .. } => code(error),
         _ => Code::NotSupported,
     }

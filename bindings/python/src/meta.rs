@@ -50,7 +50,7 @@ fn value<'py>(py: Python<'py>, info: ValueInfo<'_>, planned: bool) -> PyResult<B
         ValueInfo::Double(value) => ("float", value.into_pyobject(py)?.into_any().unbind()),
         ValueInfo::Bool(value) => ("bool", value.into_pyobject(py)?.to_owned().into_any().unbind()),
         ValueInfo::Str(value) => ("str", value.into_pyobject(py)?.into_any().unbind()),
-        ValueInfo::Tensor { dtype, shape, dynamic } => {
+        ValueInfo::Tensor { dtype, shape, dynamic, .. } => {
             described.set_item("dtype", dtype.name())?;
             described.set_item("code", dtype.code())?;
             described.set_item("itemsize", dtype.size())?;

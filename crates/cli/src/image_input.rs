@@ -213,7 +213,12 @@ mod tests {
     use sconce::core::Shape;
 
     fn takes(sizes: &[usize]) -> ValueInfo<'static> {
-        ValueInfo::Tensor { dtype: ScalarType::Float, shape: Shape::contiguous(sizes).unwrap(), dynamic: false }
+        ValueInfo::Tensor {
+            dtype: ScalarType::Float,
+            shape: Shape::contiguous(sizes).unwrap(),
+            dynamic: false,
+            unbound: false,
+        }
     }
 
     fn values(picture: &DynamicImage, sizes: &[usize], options: &ImageOptions) -> Vec<f32> {

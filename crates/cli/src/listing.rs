@@ -151,7 +151,7 @@ impl Port {
         };
         let text = sconce::describe(info);
         let plain = Self { name, kind, dtype: None, sizes: None, dim_order: None, dynamic: None, text };
-        let ValueInfo::Tensor { dtype, shape, dynamic } = info else { return plain };
+        let ValueInfo::Tensor { dtype, shape, dynamic, .. } = info else { return plain };
         let order = shape.order().to_vec();
         let text = match shape.is_contiguous() {
             true => plain.text,

@@ -28,6 +28,9 @@ pub(crate) struct Loading {
     /// How sums, products and means of bytes are rounded in what was delegated to XNNPACK
     #[arg(long, value_name = "LIKE", default_value = "xnnpack")]
     pub(crate) rounding: Rounding,
+    /// Most bytes that a session may take, with what grows while it runs: 4096, 64K, 2M or 16G [default: 8G]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) memory_limit: Option<usize>,
     /// For an exported program (.pt2): a backend that it is compiled for; several choose in this order
     #[arg(long, value_name = "NAME")]
     pub(crate) backend: Vec<String>,
@@ -61,6 +64,7 @@ impl Loading {
             Rounding::Xnnpack => sconce::Rounding::Xnnpack,
             Rounding::Pytorch => sconce::Rounding::PyTorch,
         });
+        let options = self.memory_limit.into_iter().fold(options, Options::memory_limit);
         self.data.iter().fold(options, Options::data)
     }
 
@@ -70,6 +74,18 @@ impl Loading {
         let data = if self.data.is_empty() && beside.is_file() { vec![beside] } else { self.data.clone() };
         Self { data, ..self.clone() }
     }
+}
+
+/// A number of bytes, perhaps in units.
+fn bytes(text: &str) -> Result<usize, String> {
+    let (digits, unit) = match text.char_indices().next_back() {
+        Some((end, 'K')) => (&text[..end], 1 << 10),
+        Some((end, 'M')) => (&text[..end], 1 << 20),
+        Some((end, 'G')) => (&text[..end], 1usize << 30),
+        _ => (text, 1),
+    };
+    let bytes = digits.parse().ok().and_then(|number: usize| number.checked_mul(unit));
+    bytes.ok_or_else(|| "write bytes as 4096, 64K, 2M or 16G".to_owned())
 }
 
 /// How a zip archive begins, such as an exported program (.pt2).

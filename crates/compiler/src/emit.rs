@@ -66,12 +66,12 @@ pub fn emit<'p>(program: &'p Program<'_>, planner: &dyn Planner, options: Option
     for function in &program.functions {
         match Emitter::new(function, &mut shared).run(planner) {
             Ok(plan) => plans.push(plan),
-            Err(Error::Operators(names)) => missing.extend(names),
+            Err(Error::Operators { names, .. }) => missing.extend(names),
             Err(error) => return Err(error),
         }
     }
     if !missing.is_empty() {
-        return Err(Error::Operators(missing.into_iter().collect()));
+        return Err(Error::Operators { names: missing.into_iter().collect(), decomposed: program.decomposed });
     }
     let Shared { memory, debug, .. } = shared;
     file.plans = plans;
@@ -163,7 +163,8 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
         }
         self.updates()?;
         if !self.missing.is_empty() {
-            return Err(Error::Operators(self.missing.into_iter().collect()));
+            let decomposed = self.shared.program.decomposed;
+            return Err(Error::Operators { names: self.missing.into_iter().collect(), decomposed });
         }
         self.place(planner)?;
         self.name();

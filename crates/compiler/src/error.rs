@@ -12,8 +12,13 @@ pub enum Error {
     MissingTensor(String),
     /// Something that cannot be compiled.
     Unsupported(String),
-    /// An operator that neither runtime has and no rule rewrites; all of them at once.
-    Operators(Vec<String>),
+    /// Operators that no runtime has and no rule rewrites; all of them at once.
+    Operators {
+        /// Their names.
+        names: Vec<String>,
+        /// Whether the export was taken apart into core operators already.
+        decomposed: bool,
+    },
     /// A rule of this compiler, or of a user, made something else than it had to.
     Broken(String),
     /// Tensors cannot lie where they are to.
@@ -63,13 +68,16 @@ impl fmt::Display for Error {
             Self::File(error) => error.fmt(f),
             Self::MissingTensor(name) => write!(f, "the export mentions {name:?} but has no such tensor or number"),
             Self::Unsupported(what) => write!(f, "{what} cannot be compiled"),
-            Self::Operators(names) => write!(
-                f,
-                "no runtime has {} and no rule rewrites {}: export with run_decompositions(), or register kernels of \
-                 these names and allow them",
-                names.join(", "),
-                if names.len() == 1 { "it" } else { "them" }
-            ),
+            Self::Operators { names, decomposed } => {
+                let (all, them) = (names.join(", "), if names.len() == 1 { "it" } else { "them" });
+                write!(f, "no runtime has {all} and no rule rewrites {them}: ")?;
+                match names.iter().any(|name| name.starts_with("aten::")) && !decomposed {
+                    true => write!(f, "run_decompositions() on the export may take {them} apart"),
+                    false => {
+                        write!(f, "compute the same with other operators, or rewrite {them} with a pass of your own")
+                    }
+                }
+            }
             Self::Broken(what) => write!(f, "a rewriting rule is wrong: {what}"),
             Self::Memory { method, what } => write!(f, "the memory of {method}: {what}"),
             Self::At { operator, place, error } if place.is_empty() => write!(f, "{operator}: {error}"),

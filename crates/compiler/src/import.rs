@@ -6,7 +6,10 @@
 //! is in terms of symbols, and the emitter computes from that what is needed.
 
 mod aliases;
+mod autocast;
+mod control;
 mod graph;
+mod vmap;
 
 use crate::Error;
 use crate::ir::{Arg, ConstantId, Definition, Function, Input, Kind, Origin, Output, Program, TensorType, ValueId};
@@ -14,6 +17,7 @@ use crate::size::{Known, Size, Symbol};
 use crate::sympy;
 use aliases::Aliases;
 use graph::Scope;
+use sconce_format::ScalarType;
 use sconce_pt2::schema::{Argument, ConstantValue, Hint, InputSpec, OutputSpec, SymExpr, SymInt, TensorMeta};
 use sconce_pt2::{Archive, Model};
 use std::collections::HashMap;
@@ -28,6 +32,8 @@ const MOST_ELEMENTS: i64 = i64::MAX >> 8;
 /// Reads all models of an archive; each becomes a method.
 pub fn import<'a>(archive: &Archive<'a>) -> Result<Program<'a>, Error> {
     let mut program = Program::default();
+    let is_core = |model: &Model<'_>| model.program.verifiers.iter().any(|dialect| dialect == "ATEN");
+    program.decomposed = !archive.models.is_empty() && archive.models.iter().all(is_core);
     for model in &archive.models {
         let function = Importer::new(model).run(&mut program)?;
         program.functions.push(function);
@@ -55,12 +61,14 @@ struct Importer<'m, 'a> {
     constants: HashMap<String, ConstantId>,
     /// The nodes that were met.
     handles: u32,
+    /// The type in which products are taken, where the program left that to torch.
+    autocast: Option<ScalarType>,
 }
 
 impl<'m, 'a> Importer<'m, 'a> {
     fn new(model: &'m Model<'a>) -> Self {
         let function = Function { name: model.method().to_owned(), ..Function::default() };
-        Self { model, function, aliases: Aliases::default(), constants: HashMap::new(), handles: 0 }
+        Self { model, function, aliases: Aliases::default(), constants: HashMap::new(), handles: 0, autocast: None }
     }
 
     fn run(mut self, program: &mut Program<'a>) -> Result<Function, Error> {

@@ -449,6 +449,12 @@ impl Function {
             _ => None,
         }
     }
+
+    /// Whether nothing says how large a tensor may become when the program runs.
+    pub fn is_unbound(&self, value: ValueId) -> bool {
+        let is_free = |size: &Size| size.number().is_none() && i32::try_from(self.symbols.most(size)).is_err();
+        self.tensor(value).is_some_and(|ty| ty.sizes.iter().any(is_free))
+    }
 }
 
 /// A known tensor's bytes, row by row.
@@ -501,6 +507,8 @@ pub struct Program<'a> {
     pub delegates: Vec<Delegate>,
     /// Methods that take nothing and give known values.
     pub known: Vec<(String, Vec<Arg>)>,
+    /// Whether the export was taken apart into core operators before it was saved.
+    pub decomposed: bool,
 }
 
 /// Known tensors, by [`ConstantId`].

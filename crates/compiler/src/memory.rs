@@ -115,13 +115,15 @@ pub struct Plan {
     pub places: Vec<Place>,
     /// The bytes of the arenas 1, 2, ...; there is at least one.
     pub arenas: Vec<u64>,
+    /// Where tensors lie that nothing bounds: each at the start of one of the arenas after those, which grow.
+    pub growing: Vec<Place>,
 }
 
 impl Plan {
     /// What a planner says, checked. Arenas that are not empty have `beyond` bytes after their last tensor.
     pub fn new(method: &str, wanted: Vec<Wanted>, planner: &dyn Planner, beyond: u64) -> Result<Self, Error> {
         let places = planner.place(&wanted, beyond)?;
-        let mut plan = Self { method: method.to_owned(), wanted, places, arenas: vec![0] };
+        let mut plan = Self { method: method.to_owned(), wanted, places, arenas: vec![0], growing: Vec::new() };
         plan.check_places()?;
         for (own, place) in plan.wanted.iter().zip(&plan.places) {
             let index = place.arena as usize - 1;
@@ -136,7 +138,32 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The bytes of all arenas.
+    /// The same plan with tensors that nothing bounds. Of those that are wanted at one time each has an arena of its own.
+    #[must_use]
+    pub fn with_growing(mut self, wanted: &[Wanted]) -> Self {
+        let mut order: Vec<usize> = (0..wanted.len()).collect();
+        order.sort_by_key(|&index| wanted[index].first);
+        let mut free_after: Vec<usize> = Vec::new();
+        self.growing = vec![Place { arena: 0, offset: 0 }; wanted.len()];
+        for index in order {
+            let own = &wanted[index];
+            let arena = free_after.iter().position(|&last| last < own.first).unwrap_or(free_after.len());
+            match free_after.get_mut(arena) {
+                Some(last) => *last = own.last,
+                None => free_after.push(own.last),
+            }
+            self.growing[index].arena = (self.arenas.len() + arena + 1) as u32;
+        }
+        self
+    }
+
+    /// How many arenas grow.
+    pub fn growing_arenas(&self) -> usize {
+        let last = self.growing.iter().map(|place| place.arena as usize).max();
+        last.map_or(0, |last| last - self.arenas.len())
+    }
+
+    /// The bytes of all arenas, without those that grow.
     pub fn total(&self) -> u64 {
         self.arenas.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }

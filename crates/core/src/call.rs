@@ -11,7 +11,7 @@
 //! }
 //! ```
 use crate::execution::Memory;
-use crate::memory::{CLAIM_WORDS, Ledger, Scratch, Span};
+use crate::memory::{Block, CLAIM_WORDS, Growth, Ledger, Scratch, Span, Wanted};
 use crate::state::{Place, Record, Slot, State};
 use crate::tensor::byte_size;
 use crate::{Code, Fault, MAX_RANK, Method, Parallel, Program, ScalarType, Shape, Tensor, TensorMut};
@@ -299,6 +299,7 @@ pub struct Call<'c> {
     memory: Memory<'c>,
     ledger: Ledger<'c>,
     scratch: Scratch<'c>,
+    wanted: Wanted<'c>,
 }
 
 impl<'c> Deref for Call<'c> {
@@ -315,17 +316,22 @@ impl<'c> Call<'c> {
         memory: Memory<'c>,
         arenas: &'c mut [crate::Arena<'a>],
         scratch: &'c mut [u64],
+        wanted: Wanted<'c>,
         writes: impl Fn(usize) -> bool,
     ) -> Result<Self, Fault> {
         let written = || (0..args.len()).filter(|&argument| writes(argument));
         let count: usize = written().map(|argument| args.records(argument).count()).sum();
-        let scratch = Scratch::new(scratch);
+        let scratch = Scratch::new(scratch, wanted);
         let ledger = Ledger::new(arenas, scratch.words(count.saturating_mul(CLAIM_WORDS))?);
         for argument in written() {
             for (key, record) in args.records(argument) {
-                let len = args.state.capacity_bytes(record);
                 match args.state.place(record) {
                     Place::Arena { id, offset } => {
+                        // What nothing bounds may take all that follows.
+                        let len = match args.state.is_unbound(record) {
+                            true => ledger.room(id, offset),
+                            false => args.state.capacity_bytes(record),
+                        };
                         ledger.claim(key, Span { arena: id, offset, len }).map_err(|fault| fault.at(argument))?;
                     }
                     Place::None => {
@@ -338,7 +344,7 @@ impl<'c> Call<'c> {
                 }
             }
         }
-        Ok(Self { args, memory, ledger, scratch })
+        Ok(Self { args, memory, ledger, scratch, wanted })
     }
 
     fn view(&self, argument: usize, record: Record) -> Result<Tensor<'c>, Fault> {
@@ -402,8 +408,21 @@ impl<'c> Call<'c> {
         self.state.resize(record, sizes).map_err(|fault| fault.at(argument))?;
         let (dtype, shape) = (self.state.dtype(record), self.state.shape(record));
         let len = byte_size(dtype, &shape).unwrap_or(usize::MAX);
+        self.has_room(record, len).map_err(|fault| fault.at(argument))?;
         let data = self.ledger.write(key, len).map_err(|fault| fault.at(argument))?;
         Ok(TensorMut { dtype, shape, data })
+    }
+
+    /// Notes what is lacking if a tensor that nothing bounds has no memory for so many bytes.
+    fn has_room(&self, record: Record, len: usize) -> Result<(), Fault> {
+        let Place::Arena { id, offset } = self.state.place(record) else { return Ok(()) };
+        if !self.state.is_unbound(record) || len <= self.ledger.room(id, offset) {
+            return Ok(());
+        }
+        let growth = Growth { block: Block::Arena(id), bytes: offset.saturating_add(len) };
+        self.wanted.inspect(|wanted| wanted.set(Some(growth)));
+        let text = "{} bytes are more than arena {} has for a tensor that nothing bounds";
+        Err(Fault::new(Code::MemoryAllocationFailed, text).with([len, usize::from(id)]))
     }
 
     /// An output, resized. What it held before is still in it.

@@ -3,6 +3,7 @@
 //! A [`Fault`] is one fact about one argument, found by a kernel, a backend or the runtime itself. Its text is a
 //! template whose `{}` are filled from three numbers when it is printed, so that an error can carry values without a
 //! heap. An [`Error`] says where in the program the fault happened.
+use crate::memory::{Block, Growth};
 use core::fmt;
 
 /// The numbers by which the C++ runtime reports errors, kept for the C ABI.
@@ -168,6 +169,8 @@ pub enum Error {
         /// Index in the method's delegate list.
         delegate: u32,
     },
+    /// The run stopped for want of memory, which a tensor that nothing bounds needs; it can go on with more.
+    Growth(Growth),
     /// Something is wrong at one place of the program or with one value.
     At {
         /// Where.
@@ -191,6 +194,7 @@ impl Error {
             Error::MethodNotFound => Code::InvalidArgument,
             Error::MissingOperators { .. } => Code::OperatorMissing,
             Error::BackendNotFound { .. } | Error::BackendUnavailable { .. } => Code::NotFound,
+            Error::Growth(_) => Code::MemoryAllocationFailed,
             Error::At { fault, .. } => fault.code,
         }
     }
@@ -214,6 +218,16 @@ impl fmt::Display for Error {
             }
             Error::BackendUnavailable { delegate } => {
                 write!(f, "the backend of delegate {delegate} is not available on this machine")
+            }
+            Error::Growth(Growth { block, bytes }) => {
+                match block {
+                    Block::Arena(id) => write!(f, "arena {id} must grow to {bytes} bytes")?,
+                    Block::Scratch => write!(f, "scratch must grow to {bytes} bytes")?,
+                }
+                f.write_str(
+                    " for tensors that nothing bounds, and memory does not grow here: give their dimensions a bound when \
+                     the model is exported",
+                )
             }
             Error::At { site, fault } => match site {
                 Site::Method => write!(f, "{fault}"),

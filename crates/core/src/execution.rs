@@ -3,13 +3,20 @@
 //! An [`Execution`] borrows everything one call needs, shared parts and the session's blocks alike. Inputs are set all
 //! at once, `execute` runs to the end, and outputs are read where they are. `step` runs one instruction; the position
 //! is kept in the state block, so stepping may go on in a later `Execution` over the same blocks.
+//!
+//! Tensors that nothing bounds lie in arenas that grow. When one of these, or scratch, is too small for a call, the run
+//! stops before that call with [`Error::Growth`]; whoever owns the blocks gives it a larger one with the same content, and
+//! goes on ([`Execution::resume`]). The call is made again from its beginning: a kernel asks for its outputs before it
+//! writes any.
 use crate::call::Args;
+use crate::memory::{Block, Growth};
 use crate::state::{Place, Record, Slot, State};
 use crate::tensor::byte_size;
 use crate::{
     Arena, Call, Code, Delegate, DelegateState, Error, Event, Fault, KernelId, Level, Method, Owned, Parallel,
     Platform, Program, Registry, Shape, Site, Tensor,
 };
+use core::cell::Cell;
 use sconce_format::flatbuf::Scalars;
 use sconce_format::pte::{InstructionArguments, KernelTypes};
 
@@ -132,6 +139,8 @@ pub struct Execution<'a> {
     folded: Folded<'a>,
     regions: &'a [Region<'a>],
     lent: &'a [bool],
+    wanted: Cell<Option<Growth>>,
+    resumed: bool,
 }
 
 impl<'a> Execution<'a> {
@@ -163,6 +172,8 @@ impl<'a> Execution<'a> {
             folded: Folded::default(),
             regions: &[],
             lent: &[],
+            wanted: Cell::new(None),
+            resumed: false,
         }
     }
 
@@ -215,9 +226,20 @@ impl<'a> Execution<'a> {
         }
         self.inputs = inputs;
         for (value, number) in inputs.iter().zip(0u32..) {
-            self.set_input(number, value).map_err(Error::at(Site::Input(number)))?;
+            let set = self.set_input(number, value);
+            set.map_err(|fault| self.stopped(fault, Site::Input(number)))?;
         }
         Ok(())
+    }
+
+    /// Goes on with a run that stopped for want of memory: with the inputs that it has, over blocks that grew.
+    pub fn resume(&mut self, inputs: &'a [Value<'a>]) {
+        (self.inputs, self.resumed) = (inputs, true);
+    }
+
+    /// What a fault means: memory to be had, or an error.
+    fn stopped(&self, fault: Fault, site: Site) -> Error {
+        self.wanted.take().map_or(Error::At { site, fault }, Error::Growth)
     }
 
     fn set_input(&mut self, number: u32, value: &Value<'_>) -> Result<(), Fault> {
@@ -273,6 +295,10 @@ impl<'a> Execution<'a> {
             Place::Arena { id, offset } => {
                 let arena = self.arenas.get_mut(usize::from(id)).and_then(|arena| arena.bytes_mut(offset, len));
                 let small = Fault::new(Code::MemoryAllocationFailed, "the input's arena is too small");
+                if arena.is_none() && self.state.is_unbound(record) {
+                    let growth = Growth { block: Block::Arena(id), bytes: offset.saturating_add(len) };
+                    self.wanted.set(Some(growth));
+                }
                 arena.ok_or(small)?.copy_from_slice(tensor.data);
             }
             _ => return Err(Fault::new(Code::InvalidProgram, "the program uses a constant as an input")),
@@ -280,9 +306,9 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// Runs from the first instruction to the end.
+    /// Runs to the end, from the first instruction or from where the run stopped for want of memory.
     pub fn execute(&mut self) -> Result<(), Error> {
-        if self.state.program_counter() != (0, 0) {
+        if self.state.program_counter() != (0, 0) && !self.resumed {
             let fault = Fault::new(Code::InvalidState, "the method is being stepped through; finish or reset it first");
             return Err(Error::At { site: Site::Method, fault });
         }
@@ -291,6 +317,7 @@ impl<'a> Execution<'a> {
             match self.step() {
                 Ok(Step::Ran) => {}
                 Ok(Step::End) => break Ok(()),
+                Err(error @ Error::Growth(_)) => return Err(error),
                 Err(error) => break Err(error),
             }
         };
@@ -342,8 +369,11 @@ impl<'a> Execution<'a> {
             None => self.run_instruction(instruction.instr_args(), index),
         };
         let next = ran.map_err(|fault| {
-            platform.log(Level::Error, format_args!("instruction {index} of chain {chain}: {fault}"));
-            Error::At { site, fault }
+            let error = self.stopped(fault, site);
+            if !matches!(error, Error::Growth(_)) {
+                platform.log(Level::Error, format_args!("instruction {index} of chain {chain}: {fault}"));
+            }
+            error
         })?;
         if platform.traces() {
             platform.trace(Event { chain, instruction: index, start, end: platform.ticks() });
@@ -394,7 +424,9 @@ impl<'a> Execution<'a> {
     ) -> Result<(Call<'c>, States<'c>), Fault> {
         let args = Args { method: self.method, indices, state: self.state, parallel: self.environment.parallel };
         let memory = Memory { program: self.method.program(), inputs: self.inputs, folded: self.folded.bytes };
-        Ok((Call::new(args, memory, &mut *self.arenas, &mut *self.scratch, writes)?, &mut *self.states))
+        self.wanted.set(None);
+        let wanted = self.state.grows().then_some(&self.wanted);
+        Ok((Call::new(args, memory, &mut *self.arenas, &mut *self.scratch, wanted, writes)?, &mut *self.states))
     }
 
     fn kernel_call(&mut self, op_index: i32, indices: Scalars<'a, i32>) -> Result<(), Fault> {

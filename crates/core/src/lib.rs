@@ -43,7 +43,7 @@ pub use error::{Code, Error, Fault, Site};
 pub use execution::{Environment, Execution, Folded, Region, Step, Value};
 pub use kernel::{Kernel, KernelId, Op, Registry, Tables, writes};
 pub use loader::{Bytes, DataLoader, NamedData, NoData, Part};
-pub use memory::Arena;
+pub use memory::{Arena, Block, Growth};
 pub use method::{Method, ValueInfo};
 pub use owned::Owned;
 pub use platform::{Event, Level, Platform, Quiet};

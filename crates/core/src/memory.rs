@@ -58,6 +58,27 @@ impl<'a> Arena<'a> {
     }
 }
 
+/// Memory that a run cannot go on without, because of tensors that nothing bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// Which block is too small.
+    pub block: Block,
+    /// How many bytes it must have at least.
+    pub bytes: usize,
+}
+
+/// A block of a session that may grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Block {
+    /// The arena of this number.
+    Arena(u16),
+    /// Scratch.
+    Scratch,
+}
+
+/// Where a call notes what it lacks; none in methods whose tensors all have bounds.
+pub(crate) type Wanted<'c> = Option<&'c Cell<Option<Growth>>>;
+
 /// A range of an arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
@@ -89,6 +110,11 @@ impl<'c> Ledger<'c> {
     /// An empty ledger with room for `claims.len() / CLAIM_WORDS` claims.
     pub(crate) fn new<'a: 'c>(arenas: &'c mut [Arena<'a>], claims: &'c mut [u64]) -> Self {
         Self { arenas, claims: Cell::from_mut(claims).as_slice_of_cells(), count: Cell::new(0) }
+    }
+
+    /// Bytes of an arena from `offset` on.
+    pub(crate) fn room(&self, arena: u16, offset: usize) -> usize {
+        self.arenas.get(usize::from(arena)).map_or(0, |arena| arena.len.saturating_sub(offset))
     }
 
     fn claim_cells(&self, index: usize) -> Option<&'c [Cell<u64>; CLAIM_WORDS]> {
@@ -177,23 +203,30 @@ impl<'c> Ledger<'c> {
 }
 
 /// Words that are used up from the front, for one call.
-pub(crate) struct Scratch<'c>(Cell<&'c mut [u64]>);
+pub(crate) struct Scratch<'c> {
+    rest: Cell<&'c mut [u64]>,
+    all: usize,
+    wanted: Wanted<'c>,
+}
 
 impl<'c> Scratch<'c> {
-    pub(crate) fn new(words: &'c mut [u64]) -> Self {
-        Self(Cell::new(words))
+    pub(crate) fn new(words: &'c mut [u64], wanted: Wanted<'c>) -> Self {
+        Self { all: words.len(), rest: Cell::new(words), wanted }
     }
 
     /// The next `count` words.
     pub(crate) fn words(&self, count: usize) -> Result<&'c mut [u64], Fault> {
-        let rest = self.0.take();
+        let rest = self.rest.take();
         let available = rest.len();
         match rest.split_at_mut_checked(count) {
             Some((words, rest)) => {
-                self.0.set(rest);
+                self.rest.set(rest);
                 Ok(words)
             }
             None => {
+                let words = (self.all - available).saturating_add(count).saturating_add(SCRATCH_ALIGN / 8);
+                let growth = Growth { block: Block::Scratch, bytes: words.saturating_mul(8) };
+                self.wanted.inspect(|wanted| wanted.set(Some(growth)));
                 let fault = Fault::new(Code::MemoryAllocationFailed, "scratch has {} bytes left, {} are needed");
                 Err(fault.with([available.saturating_mul(8), count.saturating_mul(8)]))
             }
@@ -202,9 +235,9 @@ impl<'c> Scratch<'c> {
 
     /// The next `count` bytes, aligned to [`SCRATCH_ALIGN`].
     pub(crate) fn bytes(&self, count: usize) -> Result<&'c mut [u8], Fault> {
-        let rest = self.0.take();
+        let rest = self.rest.take();
         let skip = rest.as_ptr().align_offset(SCRATCH_ALIGN).min(rest.len());
-        self.0.set(rest);
+        self.rest.set(rest);
         self.words(skip)?;
         let words = self.words(count.div_ceil(8))?;
         let len = words.len() * 8;
@@ -264,7 +297,8 @@ mod tests {
     #[test]
     fn scratch_is_aligned_and_bounded() {
         let mut words = [0u64; 32];
-        let scratch = Scratch::new(&mut words);
+        let wanted = Cell::new(None);
+        let scratch = Scratch::new(&mut words, Some(&wanted));
         scratch.words(1).unwrap();
         let a = scratch.bytes(5).unwrap();
         let b = scratch.bytes(9).unwrap();
@@ -274,5 +308,7 @@ mod tests {
         b.fill(2);
         assert!(a.iter().all(|&x| x == 1));
         assert!(scratch.bytes(1000).is_err());
+        let growth = wanted.get().unwrap();
+        assert!(growth.block == Block::Scratch && (1000..32 * 8 + 1064).contains(&growth.bytes));
     }
 }

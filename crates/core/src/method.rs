@@ -7,7 +7,7 @@
 use crate::call::Args;
 use crate::loader::{EXTERNAL_MISSING, Part, load};
 use crate::memory::{CLAIM_WORDS, scratch_words};
-use crate::state::{Place, Record, Slot, State, head_words, record_words};
+use crate::state::{Dynamism, Place, Record, Slot, State, head_words, record_words};
 use crate::tensor::byte_size;
 use crate::{
     Arena, Code, CompileSpecs, Delegate, Error, Fault, InitContext, KernelId, MAX_RANK, Owned, Parallel, Program,
@@ -27,6 +27,13 @@ pub struct Method<'a> {
     plan: ExecutionPlan<'a>,
 }
 
+/// What tensors without memory in the file have taken so far: bytes of arena 0, and arenas of their own.
+#[derive(Default)]
+struct Own {
+    bytes: usize,
+    arenas: usize,
+}
+
 /// What an input or output is, as the program records it.
 #[derive(Clone, Copy, Debug)]
 pub enum ValueInfo<'a> {
@@ -40,6 +47,8 @@ pub enum ValueInfo<'a> {
         shape: Shape,
         /// Whether sizes may be smaller.
         dynamic: bool,
+        /// Whether they may be larger as well, because nothing bounds them.
+        unbound: bool,
     },
     /// An integer, with the recorded value.
     Int(i64),
@@ -131,7 +140,10 @@ impl<'a> Method<'a> {
     fn info(&self, index: u32) -> ValueInfo<'a> {
         match self.value(index) {
             KernelTypes::Tensor(tensor) => match (dtype_of(&tensor), shape_of(&tensor)) {
-                (Some(dtype), Some(shape)) => ValueInfo::Tensor { dtype, shape, dynamic: is_dynamic(&tensor) },
+                (Some(dtype), Some(shape)) => {
+                    let (dynamic, unbound) = (tensor.is_dynamic(), tensor.is_unbound());
+                    ValueInfo::Tensor { dtype, shape, dynamic, unbound }
+                }
                 _ => ValueInfo::None,
             },
             KernelTypes::Int(value) => ValueInfo::Int(value.int_val()),
@@ -157,12 +169,23 @@ impl<'a> Method<'a> {
         head_words(self.plan.values().len()) + records
     }
 
-    /// Number of arenas, arena 0 included.
+    /// Number of arenas, arena 0 included. Those of the file come first; then each tensor that nothing bounds, and that the
+    /// file gives no memory, has one of its own.
     pub fn arenas(&self) -> usize {
+        self.file_arenas()
+            .saturating_add(self.tensors().filter(|(index, tensor)| self.is_homeless(*index, tensor)).count())
+    }
+
+    fn file_arenas(&self) -> usize {
         self.plan.non_const_buffer_sizes().len().max(1)
     }
 
-    /// Bytes of arena `id`; `None` when no machine has that many.
+    /// Whether a tensor needs an arena that the file does not count.
+    fn is_homeless(&self, index: u32, tensor: &pte::Tensor<'a>) -> bool {
+        tensor.is_unbound() && self.needs_memory(index, tensor)
+    }
+
+    /// Bytes of arena `id` before the first run; `None` when no machine has that many.
     pub fn arena_bytes(&self, id: usize) -> Option<usize> {
         let mut own = 0usize;
         let mut end = 0usize;
@@ -172,7 +195,7 @@ impl<'a> Method<'a> {
                 Some(allocation) if usize::try_from(allocation.memory_id()).ok()? == id => {
                     end = end.max(allocation_offset(&allocation)?.checked_add(nbytes)?);
                 }
-                None if id == 0 && self.needs_memory(index, &tensor) => {
+                None if id == 0 && self.needs_memory(index, &tensor) && !tensor.is_unbound() => {
                     own = own.checked_add(nbytes)?.checked_next_multiple_of(ALIGN)?;
                 }
                 _ => {}
@@ -290,12 +313,17 @@ impl<'a> Method<'a> {
         let dtype = dtype_of(tensor).ok_or(broken)?;
         let shape = shape_of(tensor).ok_or(broken)?;
         byte_size(dtype, &shape).ok_or(broken)?;
-        Ok(state.add_record(at, dtype, &shape, is_dynamic(tensor), shape.numel().unwrap_or(0)))
+        let dynamism = match (tensor.is_dynamic(), tensor.is_unbound()) {
+            (false, _) => Dynamism::Static,
+            (true, false) => Dynamism::Bound,
+            (true, true) => Dynamism::Unbound,
+        };
+        Ok(state.add_record(at, dtype, &shape, dynamism, shape.numel().unwrap_or(0)))
     }
 
     /// Gives every tensor the place that the program means for it.
     pub(crate) fn init_places(&self, state: State<'_>) -> Result<(), Error> {
-        let mut own = 0usize;
+        let mut own = Own { bytes: 0, arenas: self.file_arenas() };
         for (index, tensor) in self.tensors() {
             let Slot::Tensor(record) = state.slot(index as usize) else { continue };
             let place = self.place(index, &tensor, &mut own).map_err(Error::at(Site::Value(index)))?;
@@ -318,12 +346,12 @@ impl<'a> Method<'a> {
         let index = self.input_index(input as usize).unwrap_or(u32::MAX);
         match self.value(index) {
             // An input needs no memory of ours.
-            KernelTypes::Tensor(tensor) => self.place(index, &tensor, &mut 0),
+            KernelTypes::Tensor(tensor) => self.place(index, &tensor, &mut Own::default()),
             _ => Ok(Place::None),
         }
     }
 
-    fn place(&self, index: u32, tensor: &pte::Tensor<'a>, own: &mut usize) -> Result<Place, Fault> {
+    fn place(&self, index: u32, tensor: &pte::Tensor<'a>, own: &mut Own) -> Result<Place, Fault> {
         let broken = Fault::new(Code::InvalidProgram, "the tensor's memory is not where a tensor can be");
         if let Some(allocation) = tensor.allocation_info() {
             let id = u16::try_from(allocation.memory_id()).map_err(|_| broken)?;
@@ -340,9 +368,14 @@ impl<'a> Method<'a> {
         if !self.needs_memory(index, tensor) {
             return Ok(Place::None);
         }
-        let offset = *own;
+        if tensor.is_unbound() {
+            let id = u16::try_from(own.arenas).map_err(|_| broken)?;
+            own.arenas += 1;
+            return Ok(Place::Arena { id, offset: 0 });
+        }
+        let offset = own.bytes;
         let nbytes = usize::try_from(tensor.nbytes()).map_err(|_| broken)?;
-        *own = offset.checked_add(nbytes).and_then(|end| end.checked_next_multiple_of(ALIGN)).ok_or(broken)?;
+        own.bytes = offset.checked_add(nbytes).and_then(|end| end.checked_next_multiple_of(ALIGN)).ok_or(broken)?;
         Ok(Place::Arena { id: 0, offset })
     }
 
@@ -452,10 +485,6 @@ fn overlap_words(args: &Args<'_>, writes: impl Fn(usize) -> bool) -> usize {
 
 fn dtype_of(tensor: &pte::Tensor<'_>) -> Option<ScalarType> {
     u8::try_from(tensor.scalar_type()).ok().and_then(ScalarType::from_u8)
-}
-
-fn is_dynamic(tensor: &pte::Tensor<'_>) -> bool {
-    tensor.shape_dynamism() != 0
 }
 
 fn shape_of(tensor: &pte::Tensor<'_>) -> Option<Shape> {

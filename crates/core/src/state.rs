@@ -4,11 +4,12 @@
 //! word 0        chain << 32 | instruction: where stepping goes on
 //! word 1        instructions executed in this run
 //! word 2        1 when a FreeCall took memory from a tensor in this run
-//! word 3 ..     two words per value: a tag and a payload
+//! word 3        1 when there are tensors that nothing bounds
+//! word 4 ..     two words per value: a tag and a payload
 //! then          one record per tensor value:
-//!               dtype | rank << 8 | dynamic << 16 | place << 24 | arena << 32
+//!               dtype | rank << 8 | dynamism << 16 | place << 24 | arena << 32
 //!               offset or index of the place
-//!               largest number of elements
+//!               largest number of elements, where there is one
 //!               sizes, two per word; dimension order, eight per word
 //! ```
 //!
@@ -22,8 +23,11 @@ use core::cell::Cell;
 const PROGRAM_COUNTER: usize = 0;
 const EXECUTED: usize = 1;
 const FREED: usize = 2;
-const HEADER: usize = 3;
+const GROWS: usize = 3;
+const HEADER: usize = 4;
 const RECORD_HEAD: usize = 3;
+/// The largest size along one dimension that files can hold.
+const MOST_SIZE: usize = i32::MAX as usize;
 
 /// A value slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,6 +68,17 @@ pub enum Place {
     Input(u32),
     /// In the results computed ahead of all runs, from this byte on.
     Folded(usize),
+}
+
+/// Whether a tensor's sizes may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dynamism {
+    /// They stay.
+    Static = 0,
+    /// There are never more elements than recorded.
+    Bound = 1,
+    /// Nothing bounds them; memory grows.
+    Unbound = 2,
 }
 
 /// A tensor's record, by position.
@@ -136,6 +151,11 @@ impl<'s> State<'s> {
         self.set(FREED, u64::from(freed));
     }
 
+    /// Whether there are tensors that nothing bounds.
+    pub fn grows(&self) -> bool {
+        self.get(GROWS) != 0
+    }
+
     /// Value `index`.
     pub fn slot(&self, index: usize) -> Slot {
         let at = HEADER + 2 * index;
@@ -171,12 +191,15 @@ impl<'s> State<'s> {
         at: usize,
         dtype: ScalarType,
         shape: &Shape,
-        dynamic: bool,
+        dynamism: Dynamism,
         capacity: usize,
     ) -> (Record, usize) {
         let record = Record(at as u32);
         let rank = shape.rank();
-        self.set(at, u64::from(dtype.code()) | (rank as u64) << 8 | u64::from(dynamic) << 16);
+        self.set(at, u64::from(dtype.code()) | (rank as u64) << 8 | (dynamism as u64) << 16);
+        if dynamism == Dynamism::Unbound {
+            self.set(GROWS, 1);
+        }
         self.set(at + 1, 0);
         self.set(at + 2, capacity as u64);
         self.write_sizes(record, shape.sizes());
@@ -222,19 +245,27 @@ impl<'s> State<'s> {
         Shape::new(&sizes[..rank], &order[..rank]).unwrap_or(Shape::SCALAR)
     }
 
-    /// Largest number of elements a tensor may have.
+    /// Largest number of elements a tensor may have; those it has, if nothing bounds it.
     pub fn capacity(&self, record: Record) -> usize {
+        if self.is_unbound(record) {
+            return self.shape(record).numel().unwrap_or(usize::MAX);
+        }
         usize::try_from(self.get(record.0 as usize + 2)).unwrap_or(0)
     }
 
-    /// Largest number of bytes a tensor may have.
+    /// The same in bytes.
     pub fn capacity_bytes(&self, record: Record) -> usize {
         self.capacity(record).saturating_mul(self.dtype(record).size())
     }
 
     /// Whether a tensor's sizes may change.
     pub fn is_dynamic(&self, record: Record) -> bool {
-        self.head(record) >> 16 & 1 != 0
+        (self.head(record) >> 16) as u8 != Dynamism::Static as u8
+    }
+
+    /// Whether nothing bounds a tensor's sizes.
+    pub fn is_unbound(&self, record: Record) -> bool {
+        (self.head(record) >> 16) as u8 == Dynamism::Unbound as u8
     }
 
     /// Where a tensor's bytes are.
@@ -269,7 +300,7 @@ impl<'s> State<'s> {
     }
 
     /// Gives a tensor other sizes: the same rank always, the same sizes where they are static, and never more elements
-    /// than its bound.
+    /// than its bound, if it has one.
     pub fn resize(&self, record: Record, sizes: &[usize]) -> Result<(), Fault> {
         let shape = self.shape(record);
         if shape.sizes() == sizes {
@@ -284,9 +315,17 @@ impl<'s> State<'s> {
         }
         let numel = sizes.iter().try_fold(1usize, |n, &size| n.checked_mul(size));
         match numel {
-            Some(numel) if numel <= self.capacity(record) => {
+            Some(_) if self.is_unbound(record) && sizes.iter().all(|&size| size <= MOST_SIZE) => {
                 self.write_sizes(record, sizes);
                 Ok(())
+            }
+            Some(numel) if numel <= self.capacity(record) && !self.is_unbound(record) => {
+                self.write_sizes(record, sizes);
+                Ok(())
+            }
+            _ if self.is_unbound(record) => {
+                Err(Fault::new(Code::NotSupported, "a tensor has at most {} elements along a dimension")
+                    .with([MOST_SIZE]))
             }
             _ => {
                 let fault = Fault::new(Code::NotSupported, "{} elements are more than the {} it was exported for");
@@ -320,7 +359,7 @@ mod tests {
             assert_eq!(state.slot(i), slot);
         }
         let shape = Shape::new(&[2, 3, 4], &[0, 2, 1]).unwrap();
-        let (record, next) = state.add_record(head_words(5), ScalarType::Half, &shape, true, 24);
+        let (record, next) = state.add_record(head_words(5), ScalarType::Half, &shape, Dynamism::Bound, 24);
         assert_eq!(next, head_words(5) + record_words(3));
         state.set_place(record, Place::Arena { id: 7, offset: 4096 });
         assert_eq!(state.shape(record), shape);
@@ -337,13 +376,27 @@ mod tests {
         let mut words = [0u64; 40];
         let state = State::new(&mut words);
         let shape = Shape::contiguous(&[16, 8]).unwrap();
-        let (dynamic, next) = state.add_record(10, ScalarType::Float, &shape, true, 128);
+        let (dynamic, next) = state.add_record(10, ScalarType::Float, &shape, Dynamism::Bound, 128);
         assert!(state.resize(dynamic, &[2, 9]).is_ok(), "the bound is on elements, not on single dimensions");
         assert_eq!(state.resize(dynamic, &[17, 8]).unwrap_err().code, Code::NotSupported);
         assert_eq!(state.resize(dynamic, &[8]).unwrap_err().code, Code::NotSupported);
-        let (fixed, _) = state.add_record(next, ScalarType::Float, &shape, false, 128);
+        let (fixed, _) = state.add_record(next, ScalarType::Float, &shape, Dynamism::Static, 128);
         assert!(state.resize(fixed, &[16, 8]).is_ok());
         assert_eq!(state.resize(fixed, &[16, 7]).unwrap_err().values, [1, 8, 7]);
+    }
+
+    #[test]
+    fn what_nothing_bounds_takes_any_sizes() {
+        let mut words = [0u64; 40];
+        let state = State::new(&mut words);
+        let shape = Shape::contiguous(&[0, 8]).unwrap();
+        let (bound, next) = state.add_record(10, ScalarType::Float, &shape, Dynamism::Bound, 0);
+        assert!(state.resize(bound, &[1, 8]).is_err() && !state.grows());
+        let (record, _) = state.add_record(next, ScalarType::Float, &shape, Dynamism::Unbound, 0);
+        assert!(state.grows() && state.is_dynamic(record));
+        state.resize(record, &[1000, 8]).unwrap();
+        assert_eq!(state.capacity_bytes(record), 32_000);
+        assert!(state.resize(record, &[8]).is_err() && state.resize(record, &[MOST_SIZE + 1, 0]).is_err());
     }
 
     #[test]

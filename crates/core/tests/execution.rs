@@ -1,10 +1,10 @@
 //! The core by itself, as a machine without a heap would use it: blocks in arrays, kernels in a table.
 use sconce_core::{
-    Arena, Bytes, Call, Code, CompileSpecs, Delegate, DelegateState, Environment, Error, Execution, Fault, InitContext,
-    KernelId, NoData, Op, Owned, Program, Quiet, Registry, Scalar, ScalarType, Serial, Shape, Site, Step, Tables,
-    Tensor, Value, writes,
+    Arena, Block, Bytes, Call, Code, CompileSpecs, Delegate, DelegateState, Environment, Error, Execution, Fault,
+    Growth, InitContext, KernelId, NoData, Op, Owned, Program, Quiet, Registry, Scalar, ScalarType, Serial, Shape,
+    Site, Step, Tables, Tensor, Value, writes,
 };
-use sconce_format::pte::model::{self, Instruction, Memory, Plan, Storage};
+use sconce_format::pte::model::{self, Dynamism, Instruction, Memory, Plan, Storage};
 
 fn none(_: &sconce_core::Args<'_>) -> usize {
     0
@@ -153,6 +153,80 @@ fn of_very_many_inputs_the_last_have_room_for_a_copy() {
     assert!(words(2048) - words(1024) > 8 * claims);
 }
 
+/// `out = a and a again`, through scratch.
+fn twice(call: &mut Call<'_>) -> Result<(), Fault> {
+    let x = call.tensor(0)?;
+    let scratch = call.scratch(x.data.len())?;
+    scratch.copy_from_slice(x.data);
+    let out = call.out(1, &[2 * x.data.len()])?;
+    out.data.chunks_exact_mut(scratch.len()).for_each(|half| half.copy_from_slice(scratch));
+    Ok(())
+}
+
+/// A run over blocks that are exactly as large as it says, one after the other, until it ends.
+#[test]
+fn what_nothing_bounds_is_given_more_memory() {
+    let mut plan = Plan::new("forward");
+    let unbound = |storage| {
+        let tensor = model::Tensor::new(ScalarType::Byte, [0], storage);
+        model::Tensor { dynamism: Dynamism::Unbound, ..tensor }
+    };
+    let x = plan.value(unbound(Storage::Unplanned));
+    let once = plan.value(unbound(Storage::Planned(Memory { id: 1, offset: 16 })));
+    let result = plan.value(unbound(Storage::Unplanned));
+    plan.call("test::twice", [x, once, once]);
+    plan.call("test::twice", [once, result, result]);
+    let file = file(plan, &[x], &[result]);
+    let ops = &[Op { name: "test::twice", arity: 3, writes: writes(&[1]), scratch: none, run: twice }];
+    let (tables, registry) = ([&ops[..]], |ops| Tables { ops, backends: &[] });
+    let registry = registry(&tables);
+    let loader = Bytes(&file);
+    let program = Program::load(&loader, &NoData).unwrap();
+    let method = program.method("forward").unwrap();
+    // The last tensor has an arena of its own, which the file does not count.
+    assert_eq!((method.arenas(), method.arena_bytes(1), method.arena_bytes(2)), (3, Some(16), Some(0)));
+    let mut kernels = [KernelId::NONE];
+    method.resolve(&registry, &mut kernels).unwrap();
+    let mut state = vec![0; method.state_words()];
+    method.init_state(&mut state).unwrap();
+    let (mut memory, mut scratch) = ([vec![0u8; 0], vec![0; 16], vec![0; 0]], vec![0u64; 4]);
+    let data: Vec<u8> = (0..100).collect();
+    let shape = Shape::contiguous(&[data.len()]).unwrap();
+    let inputs = [Value::Tensor(Tensor { dtype: ScalarType::Byte, shape, data: &data })];
+    let mut asked = Vec::new();
+    let result = loop {
+        let environment =
+            Environment { registry: &registry, parallel: &Serial, platform: &Quiet, instruction_limit: 100 };
+        let mut arenas = memory.each_mut().map(|memory| Arena::new(memory));
+        let mut execution =
+            Execution::new(method, environment, &kernels, &[], &mut [], &mut state, &mut arenas, &mut scratch);
+        if asked.is_empty() {
+            execution.set_inputs(&inputs).unwrap()
+        } else {
+            execution.resume(&inputs)
+        }
+        match execution.execute() {
+            Ok(()) => {
+                let Value::Tensor(result) = execution.output(0).unwrap() else { panic!("a tensor is given") };
+                break result.data.to_vec();
+            }
+            Err(Error::Growth(growth)) => asked.push(growth),
+            Err(other) => panic!("{other}"),
+        }
+        let &Growth { block, bytes } = asked.last().unwrap();
+        match block {
+            Block::Arena(id) => memory[usize::from(id)].resize(bytes, 0),
+            Block::Scratch => scratch.resize(bytes.div_ceil(8), 0),
+        }
+    };
+    assert_eq!(result, data.repeat(4));
+    let arenas: Vec<_> = asked.iter().filter(|growth| growth.block != Block::Scratch).copied().collect();
+    let wanted = [Growth { block: Block::Arena(1), bytes: 216 }, Growth { block: Block::Arena(2), bytes: 400 }];
+    assert_eq!(arenas, wanted);
+    let text = Error::Growth(wanted[1]).to_string();
+    assert!(text.contains("arena 2 must grow to 400 bytes") && text.contains("bound"), "{text}");
+}
+
 #[test]
 fn overlaps_lists_views_and_updates_in_place() {
     let mut plan = Plan::new("forward");
@@ -161,7 +235,7 @@ fn overlaps_lists_views_and_updates_in_place() {
     let parts: Vec<u32> = (0..4).map(|i| plan.value(bytes(1, 16 + i))).collect();
     let list = plan.value(model::Value::TensorList(parts.clone()));
     let mut dynamic = bytes(4, 32);
-    dynamic.dynamic = true;
+    dynamic.dynamism = Dynamism::Bound;
     let alias = plan.value(dynamic);
     let count = plan.value(model::Value::Int(41));
     plan.call("test::add", [x, x, sum, sum]);

@@ -212,7 +212,7 @@ typedef struct ETValueInfo {
     int32_t rank;           /* of a tensor */
     int32_t dynamic;        /* 1 if the sizes may differ from run to run */
     const int64_t *minimum; /* least sizes; borrowed from the module. Equal to `maximum` unless dynamic */
-    const int64_t *maximum; /* largest sizes; borrowed from the module */
+    const int64_t *maximum; /* largest sizes; borrowed from the module. -1 where nothing bounds them */
     const char *name;       /* of a tensor: what the export called it; borrowed from the module. NULL if the program does
                              * not record it: programs of this compiler do, other compilers leave it out as a rule */
 } ETValueInfo;

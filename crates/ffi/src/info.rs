@@ -63,8 +63,10 @@ impl Info {
         let name = name.map(c_string);
         let kind = match value {
             None | Some(ValueInfo::None) => ETValueKind::None,
-            Some(ValueInfo::Tensor { dtype, shape, dynamic }) => {
-                return Self { name, ..Self::tensor(type_number(dtype), &shape, dynamic) };
+            Some(ValueInfo::Tensor { dtype, shape, dynamic, unbound }) => {
+                let info = Self::tensor(type_number(dtype), &shape, dynamic);
+                let maximum = if unbound { vec![-1; shape.rank()] } else { info.maximum };
+                return Self { name, maximum, ..info };
             }
             Some(ValueInfo::Int(_)) => ETValueKind::Int,
             Some(ValueInfo::Double(_)) => ETValueKind::Double,

@@ -172,7 +172,6 @@ rules! {
     DtypeUnknown "the element type # is unknown; the last known one is #",
     StorageOffset "the storage offset is #, and only # is supported",
     TensorTooLarge "the tensor's sizes multiply to more bytes than can be addressed",
-    DynamicUnbound "the tensor's shape has no upper bound (DYNAMIC_UNBOUND): export again with bounded dynamic dimensions",
     DynamismUnknown "the shape dynamism # is unknown; the last known one is #",
     LocationUnknown "the data location # is unknown; the last known one is #",
     MemoryId "memory id # does not name a planned buffer: ids start at 1 and end before #",

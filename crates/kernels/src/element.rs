@@ -92,6 +92,22 @@ pub trait Number: Element + PartialOrd + Default {
     }
 }
 
+/// A type in which floating-point kinds compute: `f32` or `f64`.
+pub trait Compute:
+    Float<Compute = Self>
+    + crate::math::Math
+    + core::ops::Add<Output = Self>
+    + core::ops::Sub<Output = Self>
+    + core::ops::Mul<Output = Self>
+    + core::ops::Div<Output = Self>
+    + core::ops::Neg<Output = Self>
+    + core::ops::AddAssign
+{
+}
+
+impl Compute for f32 {}
+impl Compute for f64 {}
+
 /// A floating-point kind and the type in which it computes.
 pub trait Float: Number {
     /// `f32` for half, bfloat16 and `f32`; `f64` for `f64`.

@@ -13,10 +13,12 @@
 #![allow(clippy::too_many_arguments, reason = "kernels take slices and geometry apart, as their callers hold them")]
 
 pub mod attention;
+pub mod boxes;
 pub mod bytes;
 pub mod cast;
 pub mod conv;
 pub mod copy;
+pub mod deform;
 pub mod delta_rule;
 pub mod depthwise;
 pub mod element;
@@ -32,6 +34,7 @@ pub mod norm;
 pub mod packed;
 pub mod pool;
 pub mod reduce;
+pub mod regions;
 pub mod resize;
 pub mod scan;
 pub mod softmax;
@@ -45,6 +48,6 @@ pub mod view;
 pub mod windows;
 pub mod winograd;
 
-pub use element::{Bool, Complex, Element, Float, Number, convert};
+pub use element::{Bool, Complex, Compute, Element, Float, Number, convert};
 pub use isa::Isa;
 pub use sconce_parallel::{Parallel, Serial};

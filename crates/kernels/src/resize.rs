@@ -5,6 +5,8 @@
 //! of a few input positions, its taps. They are written into a table first (a tap that is not there has index
 //! `ABSENT`), and one body combines the three axes. The arithmetic of positions is that of PyTorch, in the type that
 //! computes, so that the same pixels are read.
+pub mod bytes;
+
 use crate::element::{Element, Float, Number};
 use crate::isa::Isa;
 use crate::map::worth;

@@ -18,6 +18,7 @@ mod convolution;
 mod convolution_backward;
 mod copies;
 mod dense;
+mod detection;
 mod distance;
 mod distributions;
 mod elementwise;
@@ -26,6 +27,7 @@ mod fft;
 mod fill;
 mod fractional_pooling;
 mod grid_sampler;
+mod grouped;
 mod indexing;
 mod linalg;
 mod linear;
@@ -81,6 +83,7 @@ pub static TABLES: &[&[Op]] = &[
     #[cfg(feature = "fft")]
     fft::OPS,
     products::OPS,
+    grouped::OPS,
     linalg::OPS,
     distance::OPS,
     attention::OPS,
@@ -95,6 +98,7 @@ pub static TABLES: &[&[Op]] = &[
     norms::OPS,
     resize::OPS,
     grid_sampler::OPS,
+    detection::OPS,
     ordering::sorting::OPS,
     ordering::searching::OPS,
     ordering::running::OPS,

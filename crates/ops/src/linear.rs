@@ -160,7 +160,8 @@ impl<'c> Product<'c> {
         })
     }
 
-    fn compute(&self, parallel: &dyn Parallel, out: &mut [u8], scratch: &mut [u8]) -> Result<(), Fault> {
+    /// Computes from row-major matrices into a row-major one.
+    pub(crate) fn compute(&self, parallel: &dyn Parallel, out: &mut [u8], scratch: &mut [u8]) -> Result<(), Fault> {
         if self.a.dtype == ScalarType::Float {
             return self.compute_f32(parallel, out, scratch);
         }

@@ -6,6 +6,7 @@ use crate::ops;
 use crate::typed::{Typed, for_dtype, for_floating};
 use sconce_core::{Args, Call, Fault, Op, ScalarType, Shape, Tensor};
 use sconce_kernels::conv::Layout;
+use sconce_kernels::resize::bytes::{self, Room};
 use sconce_kernels::resize::{Axis, Filter, Resize, nearest, resample};
 use sconce_kernels::view::view_mut;
 use sconce_kernels::{Float, Isa};
@@ -67,13 +68,24 @@ fn scratch(args: &Args<'_>, out: usize, filter: Option<Filter>) -> usize {
     };
     let Some(filter) = filter else { return moved };
     let computes = matches!(dtype, ScalarType::Float | ScalarType::Double);
-    let converted = if computes { 0 } else { wide_bytes(args, 0).saturating_add(wide_bytes(args, out)) };
+    let converted = match dtype {
+        _ if computes => 0,
+        ScalarType::Byte => middle_bytes(&x, &target),
+        _ => wide_bytes(args, 0).saturating_add(wide_bytes(args, out)),
+    };
     // An antialiased axis has, all in all, eight taps at most per input position and seven per output position.
     let sizes = |shape: &Shape| shape.sizes().iter().skip(2).fold(1, |sum: usize, &size| sum.saturating_add(size));
     let entries = sizes(&target).saturating_mul(if filter.antialias { 7 } else { 4 });
     let entries = if filter.antialias { entries.saturating_add(sizes(&x).saturating_mul(8)) } else { entries };
-    let table = buffer_bytes(entries.saturating_mul(4)).saturating_add(buffer_bytes(entries.saturating_mul(8)));
-    moved.saturating_add(converted).saturating_add(table)
+    let table = [4, 8, 2].map(|each| buffer_bytes(entries.saturating_mul(each)));
+    table.into_iter().fold(moved.saturating_add(converted), usize::saturating_add)
+}
+
+/// Room for an image of bytes that has its width already, but not its height.
+fn middle_bytes(x: &Shape, target: &Shape) -> usize {
+    let width = |shape: &Shape| shape.sizes().last().copied().unwrap_or(1);
+    let rows = x.numel().unwrap_or(0) / width(x).max(1);
+    buffer_bytes(rows.saturating_mul(width(target)))
 }
 
 /// Resizes the last `dims` dimensions to given sizes or by given factors.
@@ -120,6 +132,9 @@ fn upsample(call: &mut Call<'_>, dims: usize, kind: Kind, out: usize) -> Result<
                 Ok(())
             })
         }
+        Kind::Weighted(filter) if x.dtype == ScalarType::Byte && dims == 2 => {
+            weigh_bytes(call, x, &resize, filter, &sizes, out)
+        }
         Kind::Weighted(filter) => {
             for_floating!(x.dtype, 0, C => weigh::<C>(call, x, &resize, filter, &sizes, out))
         }
@@ -149,6 +164,25 @@ fn weigh<'c, C: Typed + Float<Compute = C>>(
     let results = view_mut::<C>(results).ok_or(misaligned(out))?;
     resample(isa, parallel, resize, filter, x, table, results);
     store(call, out, results, target)
+}
+
+/// Writes weighted sums of bytes.
+fn weigh_bytes<'c>(
+    call: &mut Call<'c>,
+    x: Tensor<'c>,
+    resize: &Resize,
+    filter: Filter,
+    sizes: &Sizes,
+    out: usize,
+) -> Result<(), Fault> {
+    let entries = resize.table_len(filter);
+    let indices = view_mut::<u32>(call.scratch(entries.saturating_mul(4))?).ok_or(misaligned(0))?;
+    let weights = view_mut::<f64>(call.scratch(entries.saturating_mul(8))?).ok_or(misaligned(0))?;
+    let whole = view_mut::<i16>(call.scratch(entries.saturating_mul(2))?).ok_or(misaligned(0))?;
+    let middle = call.scratch(resize.middle_len())?;
+    let (target, parallel) = (elements_mut::<u8>(out, call.out(out, sizes)?)?, call.parallel());
+    bytes::resample(parallel, resize, filter, x.data, Room { indices, weights, whole, middle }, target);
+    Ok(())
 }
 
 /// The factors as depth, height, width: `count` arguments from `first` on, or one that is a list.

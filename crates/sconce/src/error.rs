@@ -255,7 +255,8 @@ impl fmt::Display for Error {
             }
             Error::MemoryLimit { method, bytes, limit } => write!(
                 f,
-                "`{method}` needs {bytes} bytes, the limit is {limit}; raise it with `Options::memory_limit` if you trust the file"
+                "`{method}` needs {bytes} bytes, the limit is {limit}; raise it with `Options::memory_limit` \
+                 (`--memory-limit`) if you trust the file"
             ),
             Error::OutOfMemory { bytes } => write!(f, "{bytes} bytes of memory could not be had"),
             Error::Rank { rank } => write!(f, "a tensor may have 16 dimensions at most, not {rank}"),

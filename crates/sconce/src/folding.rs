@@ -149,7 +149,7 @@ impl<'a> Analysis<'a> {
     fn new(method: Method<'a>, uses: Vec<Uses>) -> Self {
         let values = method.plan().values().iter().zip(&uses).filter(|(_, uses)| uses.writes == 0);
         let memory = values.filter_map(|(value, _)| match value.val() {
-            KernelTypes::Tensor(tensor) => planned(&tensor),
+            KernelTypes::Tensor(tensor) => tensor.planned(),
             _ => None,
         });
         let unwritten = memory.collect();
@@ -214,16 +214,9 @@ impl<'a> Analysis<'a> {
 
     /// Whether a value that no instruction writes shares memory with a result.
     fn is_viewed(&self, result: &Tensor<'a>) -> bool {
-        let Some((memory, range)) = planned(result) else { return true };
+        let Some((memory, range)) = result.planned() else { return true };
         let shares =
             |(id, other): &(u32, Range<u64>)| *id == memory && other.start < range.end && range.start < other.end;
         self.unwritten.iter().any(shares)
     }
-}
-
-/// Where a tensor is planned: memory id and bytes.
-pub(crate) fn planned(tensor: &Tensor<'_>) -> Option<(u32, Range<u64>)> {
-    let allocation = tensor.allocation_info()?;
-    let start = allocation.offset();
-    Some((allocation.memory_id(), start..start.checked_add(tensor.nbytes())?))
 }

@@ -5,7 +5,7 @@
 //! is lent if the method has no jumps, moves or frees, no call that runs writes it or makes a view of it, and no other value
 //! that a call touches or the caller sees shares its memory; unless that value is first of all the output of a delegate, which
 //! makes it anew. What is planned as one counts as one call, of a delegate.
-use crate::folding::{Folding, planned};
+use crate::folding::Folding;
 use crate::prepared::Planned;
 use sconce_core::{Delegate, KernelId, Method, Owned, Registry};
 use sconce_format::flatbuf::Scalars;
@@ -134,7 +134,7 @@ impl Decided<'_> {
     /// Whether two values are tensors that share planned memory.
     fn shares(&self, one: usize, other: usize) -> bool {
         let memory = |index: usize| match self.value(index) {
-            KernelTypes::Tensor(tensor) => planned(&tensor),
+            KernelTypes::Tensor(tensor) => tensor.planned(),
             _ => None,
         };
         match (memory(one), memory(other)) {

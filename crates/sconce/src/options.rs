@@ -7,7 +7,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Most bytes that one session may take for arenas, state and scratch.
+    /// Most bytes that one session may take for arenas, state and scratch, with what they grow to.
     pub memory: usize,
     /// Most instructions that one run may execute.
     pub instructions: u64,
@@ -95,7 +95,7 @@ impl Options {
         self
     }
 
-    /// Most bytes that one session may take.
+    /// Most bytes that one session may take, with what grows for tensors that nothing bounds.
     pub fn memory_limit(mut self, bytes: usize) -> Self {
         self.limits.memory = bytes;
         self

@@ -1,11 +1,14 @@
 //! What one caller changes: the blocks of a method.
+//!
+//! Their sizes are known before the first run, but for what lies in arenas of tensors that nothing bounds, and for the
+//! scratch of calls that take those: such a run stops when it lacks memory, and goes on here with more.
 use crate::buffer::Buffer;
 use crate::module::Shared;
 use crate::prepared::Prepared;
 use crate::{Error, Input, Value, layout};
 use sconce_core::{
-    Arena, DelegateState, Environment, Error as CoreError, Execution, Folded, Method, Owned, Platform, Quiet, Shape,
-    Site, Step, ValueInfo,
+    Arena, Block, DelegateState, Environment, Error as CoreError, Execution, Folded, Growth, Method, Owned, Platform,
+    Quiet, Shape, Site, Step, ValueInfo,
 };
 use sconce_format::pte::InstructionArguments;
 use sconce_kernels::view::view_mut;
@@ -91,6 +94,68 @@ impl Blocks {
         states: &mut [Owned<dyn DelegateState>],
         body: impl for<'r> FnOnce(&'r mut Execution<'_>) -> R,
     ) -> Result<R, Error> {
+        self.execute_from(Start::First, context, states, body)
+    }
+
+    /// The same for a body that runs the method: where it stops for want of memory, it goes on with more.
+    fn run<R>(
+        &mut self,
+        context: Context<'_>,
+        states: &mut [Owned<dyn DelegateState>],
+        mut body: impl for<'r> FnMut(&'r mut Execution<'_>) -> Result<R, CoreError>,
+    ) -> Result<Result<R, CoreError>, Error> {
+        let mut start = Start::First;
+        loop {
+            match self.execute_from(start, context, states, &mut body) {
+                Err(Error::Core(CoreError::Growth(growth))) => self.grow(context, growth)?,
+                Ok(Err(CoreError::Growth(growth))) => {
+                    self.grow(context, growth)?;
+                    start = Start::Resumed;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Makes a block larger, and more than it must be, so that it is seldom; what it holds stays.
+    fn grow(&mut self, context: Context<'_>, growth: Growth) -> Result<(), Error> {
+        let (view, limit) = (context.shared.method(context.method), context.shared.options.limits.memory);
+        let all = self.needs().total();
+        let block = match growth.block {
+            Block::Arena(id) => self.arenas.get_mut(usize::from(id)),
+            Block::Scratch => Some(&mut self.scratch),
+        };
+        let block = block.ok_or(Error::Core(CoreError::Growth(growth)))?;
+        let old = block.as_ref().len();
+        let others = all.saturating_sub(old);
+        let bytes = growth.bytes.saturating_add(ROUND - 1) / ROUND * ROUND;
+        if bytes > limit.saturating_sub(others) || bytes <= old {
+            let bytes = others.saturating_add(bytes);
+            return Err(Error::MemoryLimit { method: view.name().to_owned(), bytes, limit });
+        }
+        let twice = old.saturating_mul(2).min(limit.saturating_sub(others) / ROUND * ROUND);
+        let mut larger = reserved(bytes.max(twice))?;
+        larger.as_mut()[..old].copy_from_slice(block.as_ref());
+        *block = larger;
+        Ok(())
+    }
+
+    /// What they take.
+    fn needs(&self) -> Needs {
+        Needs {
+            state: self.state.len() * 8,
+            arenas: self.arenas.iter().map(|arena| arena.as_ref().len()).collect(),
+            scratch: self.scratch.as_ref().len(),
+        }
+    }
+
+    fn execute_from<R>(
+        &mut self,
+        start: Start,
+        context: Context<'_>,
+        states: &mut [Owned<dyn DelegateState>],
+        body: impl for<'r> FnOnce(&'r mut Execution<'_>) -> R,
+    ) -> Result<R, Error> {
         let Context { shared, method, pool, platform, prepared, inputs } = context;
         let loaded = shared.loaded(method)?;
         let view = shared.method(method);
@@ -117,13 +182,30 @@ impl Blocks {
             execution.set_regions(&regions);
             execution.lend_inputs(lent);
         }
-        execution.reset();
-        if let Some(inputs) = inputs {
-            execution.set_inputs(inputs).map_err(|error| input_error(view, inputs, error))?;
+        match start {
+            Start::Resumed => execution.resume(inputs.unwrap_or_default()),
+            Start::First => {
+                execution.reset();
+                if let Some(inputs) = inputs {
+                    execution.set_inputs(inputs).map_err(|error| input_error(view, inputs, error))?;
+                }
+            }
         }
         Ok(body(&mut execution))
     }
 }
+
+/// Where an execution begins.
+#[derive(Clone, Copy)]
+enum Start {
+    /// At the first instruction.
+    First,
+    /// Where the one before stopped for want of memory.
+    Resumed,
+}
+
+/// Blocks grow to multiples of this.
+const ROUND: usize = 64;
 
 /// What an execution uses beside its blocks.
 #[derive(Clone, Copy)]
@@ -209,13 +291,9 @@ impl Session {
         self.shared.method(self.method)
     }
 
-    /// Bytes that this session takes.
+    /// Bytes that this session takes now.
     pub fn needs(&self) -> Needs {
-        Needs {
-            state: self.blocks.state.len() * 8,
-            arenas: self.blocks.arenas.iter().map(|arena| arena.as_ref().len()).collect(),
-            scratch: self.blocks.scratch.as_ref().len(),
-        }
+        self.blocks.needs()
     }
 
     /// Runs the method and copies its outputs.
@@ -240,10 +318,12 @@ impl Session {
         platform: &dyn Platform,
         see: impl FnOnce(&Outputs<'_, '_>) -> R,
     ) -> Result<R, Error> {
-        self.with_execution(inputs, platform, |execution| {
+        let mut see = Some(see);
+        let seen = self.with_execution(inputs, platform, |execution| {
             execution.execute()?;
-            Ok(see(&Outputs { execution }))
-        })
+            Ok(see.take().map(|see| see(&Outputs { execution })))
+        });
+        seen.map(|seen| seen.expect("a run ends once"))
     }
 
     /// Runs the method some times, and tells what the steps of each delegate took, then those of each planned run of calls,
@@ -279,8 +359,8 @@ impl Session {
     /// Runs the method one instruction at a time; `see` hears of each before it runs and may stop the run by answering
     /// false. Gives the number of instructions that ran.
     pub fn step_through(&mut self, inputs: &[Input<'_>], mut see: impl FnMut(usize) -> bool) -> Result<usize, Error> {
+        let mut ran = 0;
         self.with_execution(inputs, &Quiet, |execution| {
-            let mut ran = 0;
             while see(ran) && execution.step()? == Step::Ran {
                 ran += 1;
             }
@@ -293,7 +373,7 @@ impl Session {
         &mut self,
         inputs: &[Input<'_>],
         platform: &dyn Platform,
-        body: impl for<'r> FnOnce(&'r mut Execution<'_>) -> Result<R, CoreError>,
+        body: impl for<'r> FnMut(&'r mut Execution<'_>) -> Result<R, CoreError>,
     ) -> Result<R, Error> {
         let method = self.shared.method(self.method);
         if inputs.len() != method.inputs() {
@@ -311,7 +391,7 @@ impl Session {
             prepared: Some(prepared),
             inputs: Some(&values),
         };
-        let result = self.blocks.execute(context, &mut self.states, body)?;
+        let result = self.blocks.run(context, &mut self.states, body)?;
         result.map_err(|error| {
             let mut reason = String::new();
             for (delegate, state) in prepared.all_delegates().zip(&mut self.states) {
@@ -443,7 +523,10 @@ fn callee(method: Method<'_>, chain: u32, instruction: u32) -> String {
 pub fn describe(info: &ValueInfo<'_>) -> String {
     match info {
         ValueInfo::None => "none".to_owned(),
-        ValueInfo::Tensor { dtype, shape, dynamic } => {
+        ValueInfo::Tensor { dtype, shape, unbound: true, .. } => {
+            format!("{} of {} dimensions, of any size", dtype.name(), shape.rank())
+        }
+        ValueInfo::Tensor { dtype, shape, dynamic, .. } => {
             let bound = if *dynamic { "at most " } else { "" };
             format!("{} {bound}{:?}", dtype.name(), shape.sizes())
         }

@@ -60,7 +60,8 @@ fn several_arenas_give_the_numbers_of_one() {
     for path in exports() {
         let file = std::fs::read(&path).unwrap();
         let archive = Archive::read(&file).unwrap();
-        let Some(inputs) = samples(&archive) else { continue };
+        let [model] = &archive.models[..] else { continue };
+        let Some(inputs) = samples(model) else { continue };
         for backend in ["portable", "xnnpack"] {
             let one = compiled(&archive, backend, Box::new(Smallest));
             let planners: [Box<dyn Planner>; 3] = [

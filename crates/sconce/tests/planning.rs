@@ -1,6 +1,6 @@
 //! Runs of kernel calls as one, and only where nobody can tell.
 use sconce::core::{Event, Platform};
-use sconce::format::pte::model::{Memory, Plan, Program, Storage, Tensor as TensorModel};
+use sconce::format::pte::model::{Dynamism, Memory, Plan, Program, Storage, Tensor as TensorModel};
 use sconce::{Module, Options, ScalarType, Tensor};
 use std::sync::Mutex;
 
@@ -130,7 +130,7 @@ fn the_longest_part_that_can_be_planned_is() {
 #[test]
 fn sizes_that_change_are_named() {
     let mut plan = Plan::new("forward");
-    let dynamic = |offset| TensorModel { dynamic: true, ..four(offset) };
+    let dynamic = |offset| TensorModel { dynamism: Dynamism::Bound, ..four(offset) };
     let (x, a, b) = (plan.value(dynamic(0)), plan.value(dynamic(64)), plan.value(dynamic(128)));
     plan.call("aten::relu.out", [x, a, a]);
     plan.call("aten::neg.out", [a, b, b]);

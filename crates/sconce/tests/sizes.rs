@@ -80,7 +80,7 @@ impl Payload {
         for (dims, input) in &self.arguments {
             let sizes: Vec<i32> = dims.iter().map(|&size| i32::try_from(size).unwrap()).collect();
             let mut tensor = pte::Tensor::new(ScalarType::Float, sizes, pte::Storage::Unplanned);
-            tensor.dynamic = true;
+            tensor.dynamism = pte::Dynamism::Bound;
             let value = plan.value(tensor);
             if *input { plan.inputs.push(value) } else { plan.outputs.push(value) }
         }

@@ -22,9 +22,14 @@ pub(super) fn table(report: &Report, out: &mut dyn Write) -> Result<(), Failure>
 pub(super) fn memory(plan: &Plan, out: &mut dyn Write) -> Result<(), Failure> {
     let parts: Vec<String> = plan.arenas.iter().map(u64::to_string).collect();
     let parts = if parts.len() > 1 { format!(" ({})", parts.join(" + ")) } else { String::new() };
+    let growing = match plan.growing_arenas() {
+        0 => String::new(),
+        1 => ", and an arena that grows".to_owned(),
+        count => format!(", and {count} arenas that grow"),
+    };
     let total = plan.total();
     let short = if total < 1024 { String::new() } else { format!(", {}", size(total)) };
-    Ok(writeln!(out, "{}: {total} bytes of planned memory{parts}{short}", plan.method)?)
+    Ok(writeln!(out, "{}: {total} bytes of planned memory{parts}{short}{growing}", plan.method)?)
 }
 
 /// What was written and who runs it, in a sentence.

@@ -7,7 +7,7 @@
 use super::Emitter;
 use crate::Error;
 use crate::ir::{Arg, Block, Call, Target, ValueId};
-use sconce_format::pte::model::{Instruction, Value};
+use sconce_format::pte::model::{Dynamism, Instruction, Value};
 use std::collections::HashMap;
 
 impl<'p> Emitter<'_, '_, 'p> {
@@ -105,7 +105,10 @@ impl<'p> Emitter<'_, '_, 'p> {
             let (from, to) = (self.read(*result)?, self.read(*whole)?);
             // It grows with every turn.
             if let Value::Tensor(tensor) = &mut self.plan.values[to as usize] {
-                tensor.dynamic = true;
+                tensor.dynamism = match tensor.dynamism {
+                    Dynamism::Unbound => Dynamism::Unbound,
+                    _ => Dynamism::Bound,
+                };
             }
             let operator = self.plan.operator("executorch_prim::et_copy_index.tensor");
             self.push(Instruction::Kernel { operator, args: vec![to, from, index] }, Some(call));

@@ -2,12 +2,13 @@
 //!
 //! A tensor that lies in another's memory (a view, an input of a block) makes that live longer; a placeholder, whose
 //! place an instruction decides, all those in whose memory it may be. What stands for memory of its own is a *root*.
+//! Roots that nothing bounds have arenas that grow, one at a time in each; the planner places all others.
 
 use super::Emitter;
 use crate::Error;
 use crate::ir::{Origin, Program, ValueId};
 use crate::memory::{self, Place, Planner, Role, Wanted};
-use sconce_format::pte::model::{Memory, Storage, Tensor, Value};
+use sconce_format::pte::model::{Dynamism, Memory, Storage, Tensor, Value};
 use std::collections::{BTreeSet, HashMap};
 
 /// Bytes beyond a tensor's end that XNNPACK may read.
@@ -48,28 +49,40 @@ impl<'p> Emitter<'_, '_, 'p> {
     pub(super) fn place(&mut self, planner: &dyn Planner) -> Result<(), Error> {
         let mut owners: Vec<(ValueId, u32)> = self.entries.iter().map(|(&value, &entry)| (value, entry)).collect();
         owners.sort_by_key(|&(_, entry)| entry);
-        let roots = self.wanted_roots()?;
-        let copies = self.wanted_copies(&owners);
-        let wanted = roots.iter().map(|(_, own)| own).chain(copies.iter().map(|(_, own)| own)).cloned().collect();
+        let (free, roots): (Vec<_>, Vec<_>) =
+            self.wanted_roots()?.into_iter().partition(|&(root, _)| self.is_unbound(root));
+        let all = self.wanted_copies(&owners);
+        let (free_copies, copies): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|&(entry, _)| self.is_free_entry(entry));
+        let wanted = of(&roots).chain(of(&copies)).cloned().collect();
         let xnnpack = self.plan.delegates.iter().any(|delegate| delegate.backend == "XnnpackBackend");
         let beyond = if xnnpack { SLACK } else { 0 };
-        let plan = memory::Plan::new(&self.function.name, wanted, planner, beyond)?;
+        let growing: Vec<Wanted> = of(&free).chain(of(&free_copies)).cloned().collect();
+        let plan = memory::Plan::new(&self.function.name, wanted, planner, beyond)?.with_growing(&growing);
         let (of_roots, of_copies) = plan.places.split_at(roots.len());
+        let (of_free, of_free_copies) = plan.growing.split_at(free.len());
+        let (roots, copies) = (roots.iter().chain(&free), copies.iter().chain(&free_copies));
         let places: HashMap<ValueId, Place> =
-            roots.iter().map(|(root, _)| *root).zip(of_roots.iter().copied()).collect();
+            roots.map(|(root, _)| *root).zip(of_roots.iter().chain(of_free).copied()).collect();
         for (value, entry) in owners {
             if let Some(&place) = places.get(&self.root(value)) {
                 self.settle(value, entry, place);
             }
         }
-        for (&(entry, _), &place) in copies.iter().zip(of_copies) {
+        for (&(entry, _), &place) in copies.zip(of_copies.iter().chain(of_free_copies)) {
             if let Value::Tensor(tensor) = &mut self.plan.values[entry as usize] {
                 tensor.storage = Storage::Planned(place.into());
             }
         }
         self.plan.buffer_sizes = std::iter::once(0).chain(plan.arenas.iter().copied()).collect();
+        self.plan.buffer_sizes.resize(self.plan.buffer_sizes.len() + plan.growing_arenas(), 0);
         self.shared.memory.push(plan);
         Ok(())
+    }
+
+    /// Whether nothing bounds a tensor of the file's table.
+    fn is_free_entry(&self, entry: u32) -> bool {
+        matches!(&self.plan.values[entry as usize], Value::Tensor(tensor) if tensor.dynamism == Dynamism::Unbound)
     }
 
     /// What values with memory of their own need.
@@ -150,4 +163,9 @@ impl<'p> Emitter<'_, '_, 'p> {
         });
         Storage::Initialised(memory, index)
     }
+}
+
+/// What is wanted, without who wants it.
+fn of<T>(wanted: &[(T, Wanted)]) -> impl Iterator<Item = &Wanted> {
+    wanted.iter().map(|(_, own)| own)
 }

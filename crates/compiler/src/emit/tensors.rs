@@ -5,7 +5,7 @@ use crate::Error;
 use crate::ir::{Input, Kind, Origin, Program, ValueId};
 use crate::size::Size;
 use sconce_format::ptd;
-use sconce_format::pte::model::{Storage, Tensor, Value};
+use sconce_format::pte::model::{Dynamism, Storage, Tensor, Value};
 
 impl<'p> Emitter<'_, '_, 'p> {
     /// The entry of a value in the file's table.
@@ -90,18 +90,30 @@ impl<'p> Emitter<'_, '_, 'p> {
         let Some(ty) = self.function.tensor(value) else {
             return Err(Error::Broken("a number where a tensor must be".to_owned()));
         };
-        let bound = |size: &Size| {
-            let most = self.function.symbols.most(size);
-            i32::try_from(most).map_err(|_| {
-                let shown = self.function.symbols.show(size).to_string();
-                Error::unsupported(format!("the size {shown}, which has no upper bound: give its Dim a max"))
-            })
+        let bound = |size: &Size| match i32::try_from(self.function.symbols.most(size)) {
+            Ok(most) => Ok(most),
+            // What nothing bounds has no elements at first.
+            Err(_) if size.number().is_none() => Ok(0),
+            Err(_) => Err(Error::unsupported(format!("a tensor of {} elements along one dimension", self.shown(size)))),
         };
         let sizes = ty.sizes.iter().map(bound).collect::<Result<Vec<_>, _>>()?;
         let mut tensor = Tensor::new(ty.dtype, sizes, Storage::Unplanned);
-        tensor.dynamic = ty.numbers().is_none();
+        tensor.dynamism = match ty.numbers() {
+            Some(_) => Dynamism::Static,
+            None if self.is_unbound(value) => Dynamism::Unbound,
+            None => Dynamism::Bound,
+        };
         tensor.dim_order.clone_from(&ty.order);
         Ok(tensor)
+    }
+
+    /// Whether nothing says how large a tensor may become.
+    pub(super) fn is_unbound(&self, value: ValueId) -> bool {
+        self.function.is_unbound(value)
+    }
+
+    fn shown(&self, size: &Size) -> String {
+        self.function.symbols.show(size).to_string()
     }
 
     pub(super) fn bytes(&self, value: ValueId) -> Result<u64, Error> {

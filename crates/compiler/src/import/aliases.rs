@@ -100,6 +100,11 @@ impl Aliases {
         self.refresh(view, value);
     }
 
+    /// The first name of a storage that began as this value.
+    pub(super) fn of(&self, value: ValueId) -> Option<usize> {
+        self.views.iter().position(|view| view.steps.is_empty() && view.value == value)
+    }
+
     /// Whether anything was written to the storage.
     pub(super) fn is_written(&self, view: usize) -> bool {
         self.storages[self.views[view].storage].version > 0

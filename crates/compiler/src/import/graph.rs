@@ -1,9 +1,9 @@
-//! The nodes of one graph, or of a branch or a loop's body inside it.
+//! The nodes of one graph, or of a branch or a loop's body inside it: operators, views, and writes.
 
 use super::aliases::Step;
-use super::{Importer, Slot, plain_arg, scalar_name};
+use super::{Importer, Slot, plain_arg, scalar_name, vmap};
 use crate::Error;
-use crate::ir::{Arg, Block, Call, Kind, MemoryFormat, Origin, Source, Target, TensorType, ValueId};
+use crate::ir::{Arg, Call, Kind, MemoryFormat, Origin, Source, Target, TensorType, ValueId};
 use crate::size::Size;
 use sconce_format::ScalarType;
 use sconce_pt2::schema::{Argument, Graph, Node, OptionalTensor, SymBoolArgument, SymFloatArgument, SymIntArgument};
@@ -90,19 +90,38 @@ const WITHOUT_EFFECT: &[&str] = &[
 
 impl<'m> Importer<'m, '_> {
     pub(super) fn nodes(&mut self, scope: &mut Scope<'m>) -> Result<(), Error> {
-        for node in &scope.graph.nodes {
-            let start = scope.calls.len();
-            self.handles += 1;
-            let source = Arc::new(source(node, self.handles));
-            self.node(node, scope).map_err(|error| error.at(&node.target, stack_trace(node)))?;
-            for call in &mut scope.calls[start..] {
-                call.source = Some(Arc::clone(&source));
-            }
+        let nodes: Vec<&'m Node> = scope.graph.nodes.iter().collect();
+        self.some(&nodes, scope)
+    }
+
+    /// Some nodes of a graph, one after the other; those of a `vmap` go together.
+    pub(super) fn some(&mut self, mut nodes: &[&'m Node], scope: &mut Scope<'m>) -> Result<(), Error> {
+        while let [node, rest @ ..] = nodes {
+            let (start, extent) = (scope.calls.len(), vmap::extent(nodes));
+            let done = match extent {
+                Some(extent) => self.vmap(&nodes[..extent], scope),
+                None => self.node(node, scope),
+            };
+            done.map_err(|error| error.at(&node.target, stack_trace(node)))?;
+            self.came_from(node, start, scope);
+            nodes = extent.map_or(rest, |extent| &nodes[extent..]);
         }
         Ok(())
     }
 
-    fn node(&mut self, node: &'m Node, scope: &mut Scope<'m>) -> Result<(), Error> {
+    /// Says of the calls from `start` on which node they came from.
+    pub(super) fn came_from(&mut self, node: &'m Node, start: usize, scope: &mut Scope<'m>) {
+        self.handles += 1;
+        let source = Arc::new(source(node, self.handles));
+        for call in &mut scope.calls[start..] {
+            call.source.get_or_insert_with(|| Arc::clone(&source));
+        }
+    }
+
+    pub(super) fn node(&mut self, node: &'m Node, scope: &mut Scope<'m>) -> Result<(), Error> {
+        if vmap::is_without_effect(&node.target) {
+            return Ok(());
+        }
         let Some(path) = node.target.strip_prefix("torch.ops.") else { return self.arithmetic(node, scope) };
         let (namespace, name) = path.split_once('.').unwrap_or(("", path));
         if namespace == "higher_order" {
@@ -120,10 +139,8 @@ impl<'m> Importer<'m, '_> {
             "default" => format!("{namespace}::{base}"),
             overload => format!("{namespace}::{base}.{overload}"),
         };
-        let mut args = Vec::new();
-        for input in &node.inputs {
-            args.push((Cow::Owned(input.name.clone()), self.arg(&input.arg, scope)?));
-        }
+        let mut args = self.args(node, scope)?;
+        let cast = self.autocast(namespace, base, &mut args, scope);
         let name = full(in_place.unwrap_or(base));
         let other = OTHER_OVERLOADS.iter().find(|(own, _)| in_place.is_some() && *own == name);
         let call = Call {
@@ -135,18 +152,29 @@ impl<'m> Importer<'m, '_> {
         };
         match in_place {
             // A tensor that changes its own sizes is from then on known by the result's name.
-            Some(base) if VIEWS.contains(&base) => self.call(call, node, scope, true),
-            Some(_) => self.write(call, node, scope),
-            None => self.call(call, node, scope, VIEWS.contains(&base)),
+            Some(base) if VIEWS.contains(&base) => return self.call(call, node, scope, true),
+            Some(_) => return self.write(call, node, scope),
+            None => {}
         }
+        let before = scope.calls.len();
+        self.call(call, node, scope, VIEWS.contains(&base))?;
+        if let Some(to) = cast.filter(|_| scope.calls.len() > before) {
+            self.cast_results(to, scope);
+        }
+        Ok(())
     }
 
     /// A call with results of its own, or views.
-    fn call(&mut self, mut call: Call, node: &'m Node, scope: &mut Scope<'m>, view: bool) -> Result<(), Error> {
+    pub(super) fn call(
+        &mut self,
+        mut call: Call,
+        node: &'m Node,
+        scope: &mut Scope<'m>,
+        view: bool,
+    ) -> Result<(), Error> {
         let (names, mut types) = self.results(node, scope)?;
-        // No call has effects: one without results does nothing.
         if names.is_empty() {
-            return Ok(());
+            return without_results(&call);
         }
         if call.operator() == Some("aten::lstm.input") {
             types.iter_mut().skip(1).for_each(without_excess);
@@ -289,7 +317,7 @@ impl<'m> Importer<'m, '_> {
     }
 
     /// A call on `base` that gives a tensor of type `ty`.
-    fn emit(
+    pub(super) fn emit(
         &mut self,
         operator: &str,
         mut args: Vec<(Cow<'static, str>, Arg)>,
@@ -340,7 +368,7 @@ impl<'m> Importer<'m, '_> {
     }
 
     /// The names and kinds of a node's results.
-    fn results(&mut self, node: &'m Node, scope: &Scope<'m>) -> Result<(Vec<&'m str>, Vec<Kind>), Error> {
+    pub(super) fn results(&mut self, node: &'m Node, scope: &Scope<'m>) -> Result<(Vec<&'m str>, Vec<Kind>), Error> {
         let mut names: Vec<(&'m str, Option<Kind>)> = Vec::new();
         for output in &node.outputs {
             match output {
@@ -363,6 +391,12 @@ impl<'m> Importer<'m, '_> {
             });
         }
         Ok((names.into_iter().map(|(name, _)| name).collect(), kinds))
+    }
+
+    /// What is passed to a node, by name.
+    pub(super) fn args(&mut self, node: &Node, scope: &mut Scope<'m>) -> Result<Vec<(Cow<'static, str>, Arg)>, Error> {
+        let inputs = node.inputs.iter();
+        inputs.map(|input| Ok((Cow::Owned(input.name.clone()), self.arg(&input.arg, scope)?))).collect()
     }
 
     /// What is passed: values as they are now.
@@ -436,7 +470,7 @@ impl<'m> Importer<'m, '_> {
         }
     }
 
-    fn tensor(&mut self, name: &str, scope: &mut Scope<'m>) -> Result<ValueId, Error> {
+    pub(super) fn tensor(&mut self, name: &str, scope: &mut Scope<'m>) -> Result<ValueId, Error> {
         match scope.names.get(name) {
             Some(Slot::Tensor(slot)) => {
                 let slot = *slot;
@@ -460,10 +494,7 @@ impl<'m> Importer<'m, '_> {
                     continue;
                 }
             }
-            let mut args = Vec::new();
-            for input in &node.inputs {
-                args.push((Cow::Owned(input.name.clone()), self.arg(&input.arg, scope)?));
-            }
+            let args = self.args(node, scope)?;
             let value = self.function.value(kind, Origin::Call, name);
             let target = Target::Operator(format!("python::{}", node.target).into());
             scope.calls.push(Call { target, args, blocks: Vec::new(), outputs: vec![value], source: None });
@@ -471,110 +502,14 @@ impl<'m> Importer<'m, '_> {
         }
         Ok(())
     }
+}
 
-    /// Calls that run graphs.
-    fn higher_order(&mut self, name: &str, node: &'m Node, scope: &mut Scope<'m>) -> Result<(), Error> {
-        let mut graphs = node.inputs.iter().filter_map(|input| match &input.arg {
-            Argument::Graph(own) => Some(&own.graph),
-            _ => None,
-        });
-        let others: Vec<&Argument> =
-            node.inputs.iter().map(|input| &input.arg).filter(|arg| !matches!(arg, Argument::Graph(_))).collect();
-        if let "wrap_with_set_grad_enabled" | "wrap_with_autocast" | "hints_wrapper" = name {
-            let graph = graphs.next().ok_or_else(|| Error::unsupported(format!("{name} without a graph")))?;
-            let passed = &others[others.len().saturating_sub(graph.inputs.len())..];
-            return self.inline(graph, passed, node, scope);
-        }
-        let (target, names): (_, &[&'static str]) = match name {
-            "cond" => (Target::Cond, &["condition", "inputs"]),
-            "map_impl" | "map" => (Target::Map, &["inputs", "further"]),
-            "scan" => (Target::Scan, &["carry", "inputs", "further"]),
-            "while_loop" => (Target::While, &["carry", "further"]),
-            other => return Err(Error::unsupported(format!("torch.ops.higher_order.{other}"))),
-        };
-        let mut args = Vec::new();
-        for (name, argument) in names.iter().zip(&others) {
-            args.push((Cow::Borrowed(*name), self.arg(argument, scope)?));
-        }
-        let blocks = graphs.map(|graph| self.block(graph)).collect::<Result<Vec<_>, _>>()?;
-        self.call(Call { target, args, blocks, outputs: Vec::new(), source: None }, node, scope, false)
-    }
-
-    /// A branch or a loop's body.
-    fn block(&mut self, graph: &'m Graph) -> Result<Block, Error> {
-        let mut scope = Scope::new(graph);
-        let mut block = Block::default();
-        for input in &graph.inputs {
-            match input {
-                Argument::Tensor(tensor) => {
-                    let ty = self.tensor_type(&scope, &tensor.name, false)?;
-                    let value = self.function.value(Kind::Tensor(ty), Origin::Block, tensor.name.as_str());
-                    self.define(value);
-                    let slot = self.aliases.fresh(value);
-                    scope.names.insert(&tensor.name, Slot::Tensor(slot));
-                    block.inputs.push(value);
-                }
-                other => {
-                    let (name, kind) =
-                        scalar_name(other).ok_or_else(|| Error::unsupported(format!("a graph's input {other:?}")))?;
-                    let value = self.function.value(kind, Origin::Block, name);
-                    self.bind_scalar(&mut scope, name, value)?;
-                    block.inputs.push(value);
-                }
-            }
-        }
-        self.nodes(&mut scope)?;
-        for output in &graph.outputs {
-            match self.arg(output, &mut scope)? {
-                Arg::Value(value) => block.outputs.push(value),
-                Arg::None => {}
-                other => return Err(Error::unsupported(format!("a graph's output {other:?}"))),
-            }
-        }
-        block.calls = scope.calls;
-        Ok(block)
-    }
-
-    /// The nodes of a graph in the place of a call.
-    fn inline(
-        &mut self,
-        graph: &'m Graph,
-        passed: &[&Argument],
-        node: &'m Node,
-        scope: &mut Scope<'m>,
-    ) -> Result<(), Error> {
-        let mut inner = Scope::new(graph);
-        for (input, argument) in graph.inputs.iter().zip(passed) {
-            let outer = match argument {
-                Argument::Tensor(tensor) => scope.names.get(tensor.name.as_str()).cloned(),
-                other => scalar_name(other).and_then(|(name, _)| scope.names.get(name).cloned()),
-            };
-            let name = match input {
-                Argument::Tensor(tensor) => Some(tensor.name.as_str()),
-                other => scalar_name(other).map(|(name, _)| name),
-            };
-            if let (Some(slot), Some(name)) = (outer, name) {
-                inner.names.insert(name, slot);
-            }
-        }
-        std::mem::swap(&mut inner.calls, &mut scope.calls);
-        let done = self.nodes(&mut inner);
-        std::mem::swap(&mut inner.calls, &mut scope.calls);
-        done?;
-        let names = node.outputs.iter().flat_map(|output| match output {
-            Argument::Tensors(tensors) => tensors.iter().map(|tensor| tensor.name.as_str()).collect(),
-            Argument::Tensor(tensor) => vec![tensor.name.as_str()],
-            other => scalar_name(other).map(|(name, _)| name).into_iter().collect(),
-        });
-        for (outer, output) in names.zip(&graph.outputs) {
-            let slot = match output {
-                Argument::Tensor(tensor) => inner.names.get(tensor.name.as_str()).cloned(),
-                other => scalar_name(other).and_then(|(name, _)| inner.names.get(name).cloned()),
-            };
-            scope.names.extend(slot.map(|slot| (outer, slot)));
-        }
-        Ok(())
-    }
+/// torch's own operators without results check or record something. Any other can only change what it gets.
+fn without_results(call: &Call) -> Result<(), Error> {
+    let name = call.operator().unwrap_or("");
+    let own = ["aten::", "prim::", "prims::", "profiler::"].iter().any(|namespace| name.starts_with(namespace));
+    let error = || Error::unsupported(format!("{name}, which has no result and so can only change its arguments,"));
+    if own { Ok(()) } else { Err(error()) }
 }
 
 /// Some of a call's arguments.

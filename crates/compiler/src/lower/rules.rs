@@ -6,10 +6,12 @@ mod bag;
 mod complex;
 mod conv;
 mod create;
+mod detection;
 mod dropout;
 mod einsum;
 mod elementwise;
 mod fft;
+mod grouped;
 mod index;
 mod join;
 mod linalg;
@@ -44,9 +46,11 @@ const TABLES: &[Table] = &[
     complex::RULES,
     conv::RULES,
     create::RULES,
+    detection::RULES,
     dropout::RULES,
     elementwise::RULES,
     fft::RULES,
+    grouped::RULES,
     index::RULES,
     join::RULES,
     linalg::RULES,

@@ -133,3 +133,15 @@ fn tiers_stay_within_their_limits_whatever_is_wanted() {
         }
     }
 }
+
+#[test]
+fn what_nothing_bounds_has_an_arena_as_long_as_it_is_wanted() {
+    let bounded = vec![wanted("a", 100, 0, 3)];
+    let plan = Plan::new("forward", bounded, &Smallest, 0).unwrap();
+    assert_eq!(plan.growing_arenas(), 0);
+    let free = [wanted("x", 0, 2, 5), wanted("y", 0, 0, 2), wanted("z", 0, 3, 4), wanted("w", 0, 6, 6)];
+    let plan = plan.with_growing(&free);
+    let arenas: Vec<u32> = plan.growing.iter().map(|place| place.arena).collect();
+    assert_eq!(arenas, [3, 2, 2, 2], "x and y are wanted at instruction 2");
+    assert_eq!((plan.growing_arenas(), plan.total()), (2, 112));
+}

@@ -342,10 +342,10 @@ fn tensor<'a>(method: Method<'a>, index: usize) -> Option<Tensor<'a>> {
 
 /// The bytes where a tensor is planned, or bytes of its own.
 fn own_bytes(index: usize, tensor: Tensor<'_>) -> Option<Bytes> {
-    let Some(allocation) = tensor.allocation_info() else {
+    if tensor.allocation_info().is_none() {
         let id = (1u64 << 32).checked_add(u64::try_from(index).ok()?)?;
         return Some(Bytes { id, range: 0..u64::MAX });
-    };
-    let start = allocation.offset();
-    Some(Bytes { id: allocation.memory_id().into(), range: start..start.checked_add(tensor.nbytes())? })
+    }
+    let (id, range) = tensor.planned()?;
+    Some(Bytes { id: id.into(), range })
 }

@@ -234,9 +234,8 @@ fn tensor(file: File<'_>, plan: ExecutionPlan<'_>, tensor: Tensor<'_>, place: Pl
         return Err(Error::invalid(place, Rule::StorageOffset, tensor.storage_offset(), 0));
     }
     match tensor.shape_dynamism() {
-        0 | 1 => {}
-        2 => return Err(Error::broken(place, Rule::DynamicUnbound)),
-        other => return Err(Error::invalid(place, Rule::DynamismUnknown, other, 1)),
+        0..=2 => {}
+        other => return Err(Error::invalid(place, Rule::DynamismUnknown, other, 2)),
     }
     if let Some(allocation) = tensor.allocation_info() {
         let (id, buffers) = (allocation.memory_id(), plan.non_const_buffer_sizes().len());

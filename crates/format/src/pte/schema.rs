@@ -3,6 +3,7 @@
 use crate::ScalarType;
 use crate::flatbuf::tables;
 use core::fmt;
+use core::ops::Range;
 
 tables! {
     /// The root: all methods of a file and where its data lies.
@@ -167,9 +168,22 @@ impl Tensor<'_> {
         self.numel().saturating_mul(u64::try_from(self.dtype().size()).unwrap_or(u64::MAX))
     }
 
-    /// Whether the shape may change below `sizes`.
+    /// Whether the shape may change.
     pub fn is_dynamic(self) -> bool {
         self.shape_dynamism() != 0
+    }
+
+    /// Whether nothing bounds the shape: `sizes` are then what they are at first.
+    pub fn is_unbound(self) -> bool {
+        self.shape_dynamism() == 2
+    }
+
+    /// Where it is planned: the memory's id, and the bytes that it can take there.
+    pub fn planned(self) -> Option<(u32, Range<u64>)> {
+        let allocation = self.allocation_info()?;
+        let start = allocation.offset();
+        let end = if self.is_unbound() { Some(u64::MAX) } else { start.checked_add(self.nbytes()) };
+        Some((allocation.memory_id(), start..end?))
     }
 
     /// Whether the data comes from another file, by [`Tensor::fully_qualified_name`].

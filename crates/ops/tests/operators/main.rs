@@ -3,6 +3,7 @@
 //! A family has a module; [`support`] makes and runs the programs.
 mod complex;
 mod copies;
+mod detection;
 mod distributions;
 mod fill;
 mod fractional_pooling;

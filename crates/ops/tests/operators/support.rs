@@ -213,7 +213,7 @@ impl Builder {
     fn output(&mut self, tensor: &Tensor) -> u32 {
         let memory = self.place(tensor);
         let described = tensor.described(model::Storage::Planned(memory));
-        let index = self.plan.value(model::Tensor { dynamic: true, ..described });
+        let index = self.plan.value(model::Tensor { dynamism: model::Dynamism::Bound, ..described });
         self.plan.outputs.push(index);
         index
     }

@@ -122,12 +122,12 @@ pub enum Value {
 pub struct Tensor {
     /// Element type.
     pub dtype: ScalarType,
-    /// Sizes; upper bounds where `dynamic`.
+    /// Sizes; what they are at first, and upper bounds unless `dynamism` says otherwise.
     pub sizes: Vec<i32>,
     /// Dimensions from outermost to innermost.
     pub dim_order: Vec<u8>,
-    /// Whether the shape may change within `sizes`.
-    pub dynamic: bool,
+    /// Whether the shape may change.
+    pub dynamism: Dynamism,
     /// Whether the tensor is trained.
     pub requires_grad: bool,
     /// Where its data is.
@@ -136,6 +136,18 @@ pub struct Tensor {
     pub name: Option<String>,
     /// Device kind (0: CPU, 1: CUDA) and index.
     pub device: (i8, i8),
+}
+
+/// Whether a tensor's shape may change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dynamism {
+    /// It stays what it is.
+    #[default]
+    Static = 0,
+    /// It has not more elements than the sizes say.
+    Bound = 1,
+    /// Nothing says how many elements it may have.
+    Unbound = 2,
 }
 
 /// Where a tensor's data is.
@@ -325,7 +337,16 @@ impl Tensor {
     pub fn new(dtype: ScalarType, sizes: impl Into<Vec<i32>>, storage: Storage) -> Tensor {
         let sizes = sizes.into();
         let dim_order = (0..=u8::MAX).take(sizes.len()).collect();
-        Tensor { dtype, sizes, dim_order, dynamic: false, requires_grad: false, storage, name: None, device: (0, 0) }
+        Tensor {
+            dtype,
+            sizes,
+            dim_order,
+            dynamism: Dynamism::Static,
+            requires_grad: false,
+            storage,
+            name: None,
+            device: (0, 0),
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! From a checked file to the model.
 
 use super::{
-    BufferDevice, Bytes, Chain, CompileSpec, Delegate, Frame, Instruction, Memory, NamedData, Operator, Plan, Program,
-    Storage, Tensor, Value,
+    BufferDevice, Bytes, Chain, CompileSpec, Delegate, Dynamism, Frame, Instruction, Memory, NamedData, Operator, Plan,
+    Program, Storage, Tensor, Value,
 };
 use crate::Error;
 use crate::pte::{self, File, HEAD_BYTES, Header, InstructionArguments, KernelTypes, Payload};
@@ -202,7 +202,11 @@ fn tensor(tensor: pte::Tensor<'_>) -> Tensor {
         dtype: tensor.dtype(),
         sizes: tensor.sizes().iter().collect(),
         dim_order: tensor.dim_order().bytes().to_vec(),
-        dynamic: tensor.is_dynamic(),
+        dynamism: match (tensor.is_dynamic(), tensor.is_unbound()) {
+            (false, _) => Dynamism::Static,
+            (true, false) => Dynamism::Bound,
+            (true, true) => Dynamism::Unbound,
+        },
         requires_grad: tensor.requires_grad(),
         storage,
         name: owned(tensor.fully_qualified_name()),

@@ -294,7 +294,7 @@ fn tensor(b: &mut Builder, tensor: &Tensor) -> Slot {
         Slot::U32(data),
         allocation,
         Slot::Absent,
-        Slot::I8(i8::from(tensor.dynamic)),
+        Slot::I8(tensor.dynamism as i8),
         extra,
     ])
 }
