@@ -1,0 +1,129 @@
+"""A zoo of architectures: each is exported, compiled in every way, run, and compared with eager PyTorch.
+
+    python tools/zoo --sconce target/release/sconce --work target/zoo [--family F]... [--row FAMILY/NAME]... [--flow F]...
+                     [--docs docs/zoo.md] [--limit-seconds N] [--stale] [--again]
+
+Each row runs in a process of its own, one after the other, with limits of time and memory. Results are lines of
+WORK/results.jsonl; what is there is not done again, so that an interrupted run goes on where it was. `--stale` repeats what
+an older command made, `--again` everything that is selected. Ends with code 1 if a selected row fails.
+"""
+
+import argparse
+import hashlib
+import json
+import multiprocessing
+import os
+import resource
+import sys
+import time
+import traceback
+import warnings
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+import models
+import report
+from flows import FLOWS, Place, Refused, carry_out, known
+
+# What one row may take.
+SECONDS, BYTES = 300, 10 << 30
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--sconce", required=True, help="path of the command")
+    parser.add_argument("--work", required=True, type=Path, help="where exports and results are kept")
+    parser.add_argument("--family", action="append", default=[], help="only this family")
+    parser.add_argument("--row", action="append", default=[], metavar="FAMILY/NAME", help="only this row")
+    parser.add_argument("--flow", action="append", default=[], help="only this flow")
+    parser.add_argument("--docs", type=Path, help="writes the results as a page")
+    parser.add_argument("--limit-seconds", type=float, default=float("inf"), help="begins no row after this time")
+    parser.add_argument("--stale", action="store_true", help="also repeats what another version of the command did")
+    parser.add_argument("--again", action="store_true", help="forgets what is known of the selected rows")
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    results = options.work / "results.jsonl"
+    version = hashlib.sha256(Path(options.sconce).read_bytes()).hexdigest()[:12]
+    failed, start = 0, time.time()
+    for key, row in models.rows(options.family, options.row):
+        if options.again:
+            forget(results, key, options.flow)
+        attempts = 0
+        while (missing := flows_to_do(known(results), key, options, version)) and attempts < len(FLOWS):
+            if time.time() - start > options.limit_seconds:
+                print("the time is up; the same command goes on from here")
+                sys.exit(finish(options, results, failed))
+            attempts += 1
+            visit(key, row, missing, options, version, results)
+        failed += any(not record["ok"] for (name, _), record in known(results).items() if name == key)
+    sys.exit(finish(options, results, failed))
+
+
+def flows_to_do(records, key, options, version):
+    def done(flow):
+        record = records.get((key, flow.name))
+        return record and (flow.name == "export" or not options.stale or record["version"] == version)
+
+    exported = records.get((key, "export"))
+    if exported and not exported["ok"]:
+        return []
+    return [flow for flow in FLOWS if not done(flow) and flow.name in [*(options.flow or [flow.name]), "export"]]
+
+
+def forget(results, key, flows):
+    records = known(results)
+    kept = [own for (name, flow), own in records.items() if name != key or (flows and flow not in flows)]
+    results.write_text("".join(json.dumps(own) + "\n" for own in kept))
+
+
+def visit(key, row, missing, options, version, results):
+    """Carries out flows of a row in another process, and writes down how that ended if it did not end well."""
+    begun = options.work / "begun"
+    common = {"row": key, "version": version}
+    arguments = (row, missing, Place(options.sconce, options.work / key), results, begun, common)
+    process = multiprocessing.get_context("fork").Process(target=work, args=arguments)
+    process.start()
+    process.join(SECONDS)
+    late = process.is_alive()
+    if late:
+        process.kill()
+        process.join()
+    if late or process.exitcode:
+        how = f"takes more than {SECONDS} s" if late else f"ended the process with {process.exitcode}"
+        write(results, common | {"flow": begun.read_text(), "ok": False, "reason": how, "seconds": SECONDS if late else 0})
+
+
+def work(row, flows, place, results, begun, common):
+    warnings.filterwarnings("ignore")
+    resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))
+    for flow in flows:
+        begun.write_text(flow.name)
+        try:
+            record = carry_out(flow, row, place)
+        except Exception as error:
+            traceback.print_exc()
+            text = " ".join(str(error).split())[:300]
+            record = {"ok": False, "reason": f"{type(error).__name__}: {text}", "seconds": 0}
+        write(results, common | {"flow": flow.name} | record)
+        if flow.name == "export" and not record["ok"]:
+            break
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def write(results, record):
+    with results.open("a") as file:
+        file.write(json.dumps(record) + "\n")
+    said = report.figures(record) if record["ok"] else f"no: {record['reason']}"
+    print(f"{record['row']:<40} {record['flow']:<13} {record['seconds']:>6} s  {said}", flush=True)
+
+
+def finish(options, results, failed):
+    if options.docs:
+        options.docs.write_text(report.page(known(results)))
+    print(report.counts(known(results)))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    main()
