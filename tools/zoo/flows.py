@@ -22,6 +22,7 @@ import eager_program
 import numpy as np
 import torch
 from row import array, arrays, goldens
+from torch.export.pt2_archive._package import package_pt2
 
 # Seconds that one call of the command may take.
 PATIENCE = 120
@@ -104,25 +105,28 @@ def export(row, place):
     methods = row.methods()
     programs, kinds, largest = {}, set(), 0.0
     for name, method in methods.items():
-        own = torch.export.export(method.module, method.runs[0], dynamic_shapes=method.dynamic, strict=False)
+        options = {"dynamic_shapes": method.dynamic, "strict": method.strict}
+        own = torch.export.export(method.module, method.runs[0], **options)
         programs[name] = own
         if method.dynamic is not None:
             kinds.add("dynamic")
         if own.graph_signature.buffers_to_mutate:
             kinds.add("state")
+    if len(programs) > 1:
+        kinds.add("methods")
+        package_pt2(str(place.model), exported_programs=programs)
+    else:
+        torch.export.save(programs["forward"], str(place.model))
+    if place.model.stat().st_size > LARGEST:
+        raise Refused("the row is of no use: the export has more than 100 MB")
+    # Runs change buffers, which the saved programs have as they are at first.
+    for name, method in methods.items():
         for number, golden in enumerate(goldens(method.module, method.runs)):
             largest = max(largest, shows(golden))
             label = ("" if len(methods) == 1 else f".{name}") + ("" if len(method.runs) == 1 else f".step{number}")
             np.savez(place.folder / f"model{label}.npz", **golden)
     if largest < 1e-3:
         raise Refused(f"the row is of no use: its results are all below {largest:.1e}")
-    if len(programs) > 1:
-        kinds.add("methods")
-        torch.export.pt2_archive._package.package_pt2(str(place.model), exported_programs=programs)
-    else:
-        torch.export.save(programs["forward"], str(place.model))
-    if place.model.stat().st_size > LARGEST:
-        raise Refused("the row is of no use: the export has more than 100 MB")
     weights = {id(own): own.numel() for method in methods.values() for own in method.module.parameters()}
     return {"parameters": sum(weights.values()), "kinds": sorted(kinds)}
 
