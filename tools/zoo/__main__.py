@@ -1,11 +1,12 @@
 """A zoo of architectures: each is exported, compiled in every way, run, and compared with eager PyTorch.
 
     python tools/zoo --sconce target/release/sconce --work target/zoo [--family F]... [--row FAMILY/NAME]... [--flow F]...
-                     [--docs docs/zoo.md] [--limit-seconds N] [--stale] [--again]
+                     [--docs docs/zoo.md] [--known docs/zoo.md] [--limit-seconds N] [--stale] [--again]
 
 Each row runs in a process of its own, one after the other, with limits of time and memory. Results are lines of
 WORK/results.jsonl; what is there is not done again, so that an interrupted run goes on where it was. `--stale` repeats what
-an older command made, `--again` everything that is selected. Ends with code 1 if a selected row fails.
+an older command made, `--again` everything that is selected. Ends with code 1 if a flow of a selected row is wrong, unless the
+page of `--known` has it as wrong too.
 """
 
 import argparse
@@ -23,7 +24,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 import models
 import report
-from flows import FLOWS, Place, Refused, carry_out, known
+from flows import available, carry_out
+from place import Place, known
 
 # What one row may take.
 SECONDS, BYTES = 300, 10 << 30
@@ -37,6 +39,7 @@ def main():
     parser.add_argument("--row", action="append", default=[], metavar="FAMILY/NAME", help="only this row")
     parser.add_argument("--flow", action="append", default=[], help="only this flow")
     parser.add_argument("--docs", type=Path, help="writes the results as a page")
+    parser.add_argument("--known", type=Path, help="a page whose failures are no reason to end with code 1")
     parser.add_argument("--limit-seconds", type=float, default=float("inf"), help="begins no row after this time")
     parser.add_argument("--stale", action="store_true", help="also repeats what another version of the command did")
     parser.add_argument("--again", action="store_true", help="forgets what is known of the selected rows")
@@ -44,22 +47,27 @@ def main():
     options.work.mkdir(parents=True, exist_ok=True)
     results = options.work / "results.jsonl"
     version = hashlib.sha256(Path(options.sconce).read_bytes()).hexdigest()[:12]
-    failed, start = 0, time.time()
+    accepted = report.wrong(options.known.read_text()) if options.known else set()
+    flows = available(Place(options.sconce, options.work))
+    flows = [flow for flow in flows if flow.name in [*(options.flow or [flow.name]), "export"]]
+    failed, start = set(), time.time()
     for key, row in models.rows(options.family, options.row):
         if options.again:
             forget(results, key, options.flow)
         attempts = 0
-        while (missing := flows_to_do(known(results), key, options, version)) and attempts < len(FLOWS):
+        while (missing := to_do(flows, known(results), key, options, version)) and attempts < len(flows):
             if time.time() - start > options.limit_seconds:
                 print("the time is up; the same command goes on from here")
                 sys.exit(finish(options, results, failed))
             attempts += 1
             visit(key, row, missing, options, version, results)
-        failed += any(not record["ok"] for (name, _), record in known(results).items() if name == key)
+        failed |= {name for name, record in known(results).items() if name[0] == key and not record["ok"]} - accepted
     sys.exit(finish(options, results, failed))
 
 
-def flows_to_do(records, key, options, version):
+def to_do(flows, records, key, options, version):
+    """The flows of a row that are not known yet."""
+
     def done(flow):
         record = records.get((key, flow.name))
         return record and (flow.name == "export" or not options.stale or record["version"] == version)
@@ -67,7 +75,8 @@ def flows_to_do(records, key, options, version):
     exported = records.get((key, "export"))
     if exported and not exported["ok"]:
         return []
-    return [flow for flow in FLOWS if not done(flow) and flow.name in [*(options.flow or [flow.name]), "export"]]
+    family = key.partition("/")[0]
+    return [flow for flow in flows if not done(flow) and (not flow.families or family in flow.families)]
 
 
 def forget(results, key, flows):
@@ -122,6 +131,8 @@ def finish(options, results, failed):
     if options.docs:
         options.docs.write_text(report.page(known(results)))
     print(report.counts(known(results)))
+    for row, flow in sorted(failed):
+        print(f"wrong: {row}, {flow}")
     return 1 if failed else 0
 
 

@@ -1,10 +1,11 @@
 """The page of the zoo, from its results."""
 
 import importlib
+import re
 from collections import Counter
 
 import models
-from flows import FLOWS
+from flows import FLOWS, GGML
 
 HEAD = """# The zoo
 
@@ -23,7 +24,7 @@ which goes on where it was interrupted; `--row FAMILY/NAME` runs one row. [`tool
 | calls | of operators, after lowering without a backend |
 | portable | largest error, relative to the largest result of eager PyTorch; right is what `sconce check` accepts by default |
 | xnnpack | calls that XNNPACK runs, of all; largest error |
-| int8, int8-dynamic, int4 | how far the quantised program is above its noise, in decibels; largest error against eager PyTorch on the same quantised program; right is 4e-2 relative and 1e-1 of the largest result. `runs`: results jump at small differences, so that they are not compared |
+| int8, int8-dynamic, int4 | how far the quantised program is above its noise, in decibels; largest error against eager PyTorch on the same quantised program; right is 4e-2 relative and 1e-1 of the largest result. `nothing`: no layer became integers; `noise`: more than that, but no more than both are from the floating-point results; `runs`: results jump at small differences, so that they are not compared |
 | speed | against the official runtime |
 
 """
@@ -31,19 +32,20 @@ ABBREVIATED = 160
 
 
 def page(records):
-    shown = FLOWS[1:]
+    shown = [flow for flow in (FLOWS + GGML)[1:] if any(name == flow.name for _, name in records)]
     lines = [HEAD, summary(records), ""]
     for family in models.FAMILIES:
         rows = list(dict.fromkeys(key for key, _ in records if key.startswith(f"{family}/")))
         if not rows:
             continue
         title = importlib.import_module(f"models.{family}").TITLE
-        names = " | ".join(flow.name for flow in shown)
-        lines += [f"## {title}", "", f"| model | kind | parameters | calls | {names} | speed |"]
-        lines += ["|---|---|---:|---:" + "|---" * len(shown) + "|---|"]
+        own = [flow for flow in shown if not flow.families or family in flow.families]
+        names = " | ".join(flow.name for flow in own)
+        lines += [f"## {title}: `{family}`", "", f"| model | kind | parameters | calls | {names} | speed |"]
+        lines += ["|---|---|---:|---:" + "|---" * len(own) + "|---|"]
         reasons = []
         for key in rows:
-            lines.append(line(key, records, shown, reasons))
+            lines.append(line(key, records, own, reasons))
         lines += ["", *reasons, *([""] if reasons else [])]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -62,11 +64,26 @@ def line(key, records, shown, reasons):
             why.setdefault(reason(record), []).append(flow.name)
     if exported and not exported["ok"]:
         why[reason(exported)] = ["export"]
+        cells = ["**no**"] * len(shown)
     reasons += [f"* {name}, {', '.join(flows)}: {text}" for text, flows in why.items()]
     parameters = f"{exported['parameters']:,}" if exported.get("ok") else ""
     calls = records.get((key, "portable"), {}).get("calls", "")
     kinds = ", ".join(exported.get("kinds", []))
     return f"| {name} | {kinds} | {parameters} | {calls} | {' | '.join(cells)} | |"
+
+
+def wrong(text):
+    """Pairs of row and flow that a page has as wrong."""
+    pairs, family, columns = set(), "", []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if heading := re.fullmatch(r"## .*`(\w+)`", line):
+            family = heading[1]
+        elif line.startswith("| model |"):
+            columns = cells
+        elif family and line.startswith("| "):
+            pairs |= {(f"{family}/{cells[0]}", flow) for flow, cell in zip(columns, cells) if cell == "**no**"}
+    return pairs
 
 
 def reason(record):
@@ -76,20 +93,29 @@ def reason(record):
 
 def figures(record):
     """What a flow that went well has to show."""
-    if "error" not in record:
-        return "runs" if "compared" in record else f"{record.get('parameters', 0):,} parameters"
-    parts = [f"{record['error']:.0e}"]
-    if "decibels" in record:
-        parts.insert(0, "no noise" if record["decibels"] is None else f"{record['decibels']:.0f} dB")
+    if "parameters" in record:
+        return f"{record['parameters']:,} parameters"
+    parts = []
+    if "integers" in record and not record["integers"]:
+        parts.append("nothing")
+    elif record.get("decibels") is not None:
+        parts.append(f"{record['decibels']:.0f} dB")
     elif record["delegated"]:
-        parts.insert(0, f"{record['delegated']}/{record['calls']}")
+        parts.append(f"{record['delegated']}/{record['calls']}")
+    if "compared" in record:
+        parts.append("runs")
+    elif "error" in record:
+        parts.append(f"{record['error']:.0e}" if record["error"] else "0")
+    if "noise" in record:
+        parts.append("noise")
     return ", ".join(parts)
 
 
 def counts(records):
     right = Counter(flow for (_, flow), record in records.items() if record["ok"])
     every = Counter(flow for _, flow in records)
-    return ", ".join(f"{flow.name} {right[flow.name]} of {every[flow.name]}" for flow in FLOWS if every[flow.name])
+    flows = [flow.name for flow in FLOWS + GGML if every[flow.name]]
+    return ", ".join(f"{flow} {right[flow]} of {every[flow]}" for flow in flows)
 
 
 def summary(records):

@@ -4,33 +4,41 @@ import torch
 import torch.nn.functional as F
 import transformers
 import torchvision.models.detection as vision
-from models.hugging import Wrapped, small
+from models.hugging import small
 from row import Method, Row
 from torch import nn
-from torchvision.ops import batched_nms, box_convert, nms, roi_align
+from torchvision.models.detection.image_list import ImageList
+from torchvision.ops import batched_nms, box_convert, clip_boxes_to_image, nms, roi_align
 
 TITLE = "Detection"
 BACKBONE = {"num_channels": 3, "embedding_size": 16, "hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 1, 1], "layer_type": "basic"}
 QUERIES = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "num_queries": 12, "num_labels": 5}
 
 
-class Torchvision(nn.Module):
-    """A detector of torchvision, from an image to boxes, scores and labels."""
+class SingleShot(nn.Module):
+    """SSD of torchvision: its boxes and anchors as they are, of which the best of each class stay."""
 
-    def __init__(self, model):
+    def __init__(self, model, keep=8):
         super().__init__()
-        self.model = model
+        self.model, self.keep = model, keep
 
     def forward(self, image):
-        [found] = self.model([image])
-        return found["boxes"], found["scores"], found["labels"]
+        images = ImageList(image, [tuple(image.shape[2:])])
+        features = list(self.model.backbone(image).values())
+        found, [anchors] = self.model.head(features), self.model.anchor_generator(images, features)
+        boxes = self.model.box_coder.decode_single(found["bbox_regression"][0], anchors)
+        boxes = clip_boxes_to_image(boxes, tuple(image.shape[2:]))
+        scores, best = found["cls_logits"][0].softmax(-1)[:, 1:].topk(self.keep, 0)
+        labels = torch.arange(scores.shape[1]).expand_as(scores)
+        boxes, scores, labels = boxes[best.flatten()], scores.flatten(), labels.flatten()
+        keep = batched_nms(boxes, scores, labels, 0.5)
+        return boxes[keep], scores[keep], labels[keep]
 
 
-def vision_row(name, **options):
+def vision_row(name, size=64):
     def make():
-        size = {} if "ssd" in name else {"min_size": 64, "max_size": 64}
-        model = getattr(vision, name)(weights=None, weights_backbone=None, num_classes=5, **size, **options)
-        return Method(Torchvision(model), [(torch.rand(3, 64, 64),)])
+        model = getattr(vision, name)(weights=None, weights_backbone=None, num_classes=5)
+        return Method(SingleShot(model), [(torch.rand(1, 3, size, size),)])
 
     return Row(name, make, jumps=True)
 
@@ -191,8 +199,7 @@ def yolos():
 
 
 ROWS = [
-    vision_row("fasterrcnn_mobilenet_v3_large_320_fpn", rpn_pre_nms_top_n_test=50, rpn_post_nms_top_n_test=20),
-    vision_row("ssdlite320_mobilenet_v3_large", topk_candidates=20),
+    vision_row("ssdlite320_mobilenet_v3_large"),
     image("anchor_free", AnchorFree),
     image("anchor_free_nms", Suppressed),
     image("anchor_based_nms", AnchorBased),

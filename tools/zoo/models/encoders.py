@@ -54,7 +54,6 @@ ROWS = [
     text("fnet", "FNet", inputs=("input_ids",)),
     text("convbert", "ConvBert", embedding_size=64),
     text("roformer", "RoFormer", embedding_size=64),
-    text("longformer", "Longformer", attention_window=[8, 8], max_position_embeddings=66),
     text("bigbird", "BigBird", attention_type="original_full"),
     text("canine", "Canine", num_hash_functions=4, num_hash_buckets=64, local_transformer_stride=16, downsampling_rate=4),
     text("ernie", "Ernie"),

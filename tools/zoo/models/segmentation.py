@@ -25,21 +25,22 @@ class Mapped(nn.Module):
         return self.model(image)["out"]
 
 
-def torchvision_row(name, **options):
-    make = lambda: Mapped(getattr(vision, name)(weights=None, weights_backbone=None, num_classes=4, **options))
-    return Row(name, lambda: Method(make(), [(torch.randn(1, 3, 64, 64),)]))
-
-
-def smp_row(name, encoder="timm-mobilenetv3_small_075", size=64, dynamic=False, **options):
-    """A decoder of segmentation_models_pytorch; with dynamic sizes, on images of several heights and widths."""
+def torchvision_row(name, dynamic=False, **options):
+    """With dynamic sizes, any number of images."""
 
     def make():
-        module = getattr(smp, name)(encoder, encoder_weights=None, classes=3, **options)
-        sizes = [(size, size), (96, 64), (32, 128)] if dynamic else [(size, size)]
-        shapes = ({2: 32 * Dim("rows", min=1, max=4), 3: 32 * Dim("columns", min=1, max=4)},) if dynamic else None
-        return Method(module, [(torch.randn(1, 3, *own),) for own in sizes], shapes)
+        module = Mapped(getattr(vision, name)(weights=None, weights_backbone=None, num_classes=4, **options))
+        batches = (2, 1, 4) if dynamic else (1,)
+        shapes = ({0: Dim("batch", min=1, max=4)},) if dynamic else None
+        return Method(module, [(torch.randn(batch, 3, 64, 64),) for batch in batches], shapes)
 
-    return Row(name.lower() + ("_dynamic" if dynamic else ""), make)
+    return Row(name + ("_dynamic" if dynamic else ""), make)
+
+
+def smp_row(name, encoder="timm-mobilenetv3_small_075", size=64):
+    """A decoder of segmentation_models_pytorch."""
+    make = lambda: getattr(smp, name)(encoder, encoder_weights=None, classes=3)
+    return Row(name.lower(), lambda: Method(make(), [(torch.randn(1, 3, size, size),)]))
 
 
 def hugging_row(name, make, output="logits", size=64):
@@ -125,13 +126,12 @@ class Promptable(nn.Module):
 
 ROWS = [
     torchvision_row("lraspp_mobilenet_v3_large"),
+    torchvision_row("lraspp_mobilenet_v3_large", dynamic=True),
     torchvision_row("deeplabv3_mobilenet_v3_large", aux_loss=False),
     smp_row("Unet"),
-    smp_row("Unet", dynamic=True),
     smp_row("UnetPlusPlus"),
     smp_row("Linknet"),
     smp_row("FPN"),
-    smp_row("FPN", dynamic=True),
     smp_row("PSPNet"),
     smp_row("PAN", "resnet18", 128),
     smp_row("MAnet"),

@@ -128,7 +128,10 @@ class Codec(nn.Module):
 
 def encodec():
     options = {"num_filters": 4, "hidden_size": 16, "codebook_size": 16, "codebook_dim": 16, "upsampling_ratios": [4, 2], "num_lstm_layers": 1, "target_bandwidths": [24.0], "sampling_rate": 24000}
-    return transformers.EncodecModel(transformers.EncodecConfig(**options))
+    made = transformers.EncodecModel(transformers.EncodecConfig(**options))
+    for layer in made.quantizer.layers:
+        layer.codebook.embed.normal_(0, 0.3)
+    return made
 
 
 def dac():

@@ -130,7 +130,7 @@ def sequence(name, kind, *sizes, dynamic=None):
 
 ROWS = [
     whole("mamba", "Mamba", **SPACE),
-    whole("mamba_dynamic", "Mamba", dynamic=True, **SPACE),
+    whole("lfm2_dynamic", "Lfm2", dynamic=True, num_key_value_heads=2, layer_types=["conv", "full_attention"], block_multiple_of=32),
     whole("falcon_mamba", "FalconMamba", **SPACE),
     whole("mamba2", "Mamba2", **SPACE | HEADS),
     whole("jamba", "Jamba", **MAMBA, num_key_value_heads=2, num_experts=2, num_experts_per_tok=1, use_mamba_kernels=False, attn_layer_period=2, attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=1, mamba_dt_rank=4),

@@ -1,0 +1,152 @@
+"""Whether a program gives what PyTorch does."""
+
+import re
+
+import blocks
+import eager_program
+import numpy as np
+from place import Refused, sentence, sequences
+from row import arrays
+
+# Tolerances for quantised programs.
+COARSE = ["--rtol", "4e-2", "--atol", "1e-1"]
+# Decibels by which a program may be noisier than the one that it is compared with.
+MARGIN, MARGIN_OF_BLOCKS = 1, 3
+
+
+def compare(place, compiled, wanted, tolerances, record):
+    """Golden values against those of the program; the largest error is relative to the largest golden value."""
+    exact = place.command("check", "--rtol", "0", "--atol", "0", compiled, *wanted)[1]
+    record["error"] = largest_error(exact, wanted)
+    ok, printed, complaint = place.command("check", *tolerances, compiled, *wanted)
+    if not ok:
+        lines = [re.sub(r"^FAIL \S*\.pte", "", line).strip(": ") for line in printed.splitlines()]
+        raise Refused((" ".join(lines[:2]) or sentence(complaint))[:600])
+
+
+def largest_error(printed, wanted):
+    by_label = {golden.name.removesuffix(".npz").partition(".")[2]: golden for golden in wanted}
+    largest = 0.0
+    for line in printed.splitlines():
+        if not (found := re.match(r"FAIL \S+\.pte(?: \[(.*?)\])?: out(\d+) largest error (\S+) at", line)):
+            continue
+        with np.load(by_label[found[1] or ""]) as golden:
+            values = golden[f"out{found[2]}"].astype(np.float64)
+        most = np.abs(values[np.isfinite(values)]).max(initial=0.0)
+        largest = max(largest, float(found[3]) / most if most else float(found[3]))
+    return largest
+
+
+def runs(place, compiled, record):
+    """Runs only; for results that small differences change entirely."""
+    ok, printed, complaint = place.command("check", "--rtol", "1e30", "--atol", "1e30", compiled, *place.goldens())
+    # Other sizes are such a change, too.
+    errors = [line for line in printed.splitlines() if "FAIL" in line and " differ)" not in line and "has sizes" not in line]
+    if not ok and (errors or not printed):
+        raise Refused(sentence(complaint) or errors[0])
+    record["compared"] = False
+
+
+def quantised(place, compiled, arguments, record, jumps):
+    """A program on integers against eager PyTorch on the same weights and grids."""
+    wanted, record["decibels"] = eager(place, compiled.parent, arguments)
+    if jumps:
+        return runs(place, compiled, record)
+    try:
+        compare(place, compiled, wanted, COARSE, record)
+    except Refused as error:
+        record["noise"] = True
+        noise_alone(place, compiled, wanted, record["decibels"], error)
+
+
+def eager(place, folder, arguments):
+    """Golden files of the quantised program in eager PyTorch, and how far it is above its noise in decibels.
+
+    They come from the program without a backend, which must give the same when the command runs it.
+    """
+    plain = folder / "plain" / "model.pte"
+    plain.parent.mkdir()
+    place.compile(plain, *arguments)
+    made, noise = [], Noise()
+    for method, sequence in sequences(place.goldens()).items():
+        try:
+            outputs = list(eager_program.run(plain.read_bytes(), method, sequence))
+        except Exception as error:
+            text = " ".join([type(error).__name__, str(error), *getattr(error, "__notes__", [])])
+            raise Refused(f"eager PyTorch on the quantised program: {text[:300]}") from error
+        for golden, found in zip(sequence, outputs):
+            with np.load(golden) as wanted:
+                inputs = {key: wanted[key] for key in wanted.files if key.startswith("in")}
+                noise.add(wanted, arrays(found, "out"))
+            made.append(folder / golden.name)
+            np.savez(made[-1], **inputs, **arrays(found, "out"))
+    try:
+        compare(place, plain, made, COARSE, {})
+    except Refused as error:
+        raise Refused(f"without a backend: {error}") from None
+    return made, noise.decibels()
+
+
+def noise_alone(place, compiled, wanted, decibels, error):
+    """Lets a program pass that differs from the golden one by no more than both differ from the floating-point one.
+
+    Which layers become integers depends on the backend, and where noise is large it is another noise. Runs that follow one
+    another cannot be judged in this way.
+    """
+    own, apart = Noise(), Noise()
+    for golden in wanted:
+        outputs = run(place, compiled, golden)
+        with np.load(golden) as quantised, np.load(place.folder / golden.name) as floating:
+            own.add(floating, outputs)
+            apart.add(quantised, outputs)
+    if decibels is None or min(own.decibels(), apart.decibels()) < decibels - MARGIN:
+        raise Refused(f"{error} ({own.decibels()} dB; without a backend {decibels} dB)")
+
+
+def in_blocks(place, compiled, row, kind, record):
+    """A program on ggml's blocks against eager PyTorch on weights rounded as much."""
+    own, expected = Noise(), Noise()
+    rounded = blocks.golden(row, kind)
+    for method, sequence in sequences(place.goldens()).items():
+        # Only the first run is one of a new session.
+        with np.load(sequence[0]) as floating:
+            own.add(floating, run(place, compiled, sequence[0], method))
+            found = rounded[method or "forward"][0]
+            expected.add(floating, {key: found[key] for key in found if key.startswith("out")})
+    record["decibels"], record["expected"] = own.decibels(), expected.decibels()
+    if record["decibels"] is not None and record["decibels"] < (record["expected"] or 99) - MARGIN_OF_BLOCKS:
+        raise Refused(f"{record['decibels']} dB above its noise; rounded weights alone are {record['expected']} dB")
+
+
+def run(place, compiled, golden, method=None):
+    """The results of one run."""
+    found = compiled.with_name("found.npz")
+    method = ["--method", method] if method else []
+    ok, _, complaint = place.command("run", compiled, "--input", golden, "--output", found, *method)
+    if not ok:
+        raise Refused(sentence(complaint))
+    with np.load(found) as outputs:
+        return dict(outputs)
+
+
+class Noise:
+    """Squares of results and of their errors, by result."""
+
+    def __init__(self):
+        self.signal, self.noise = {}, {}
+
+    def add(self, wanted, found):
+        for name in found:
+            golden, own = wanted[name], found[name]
+            if golden.dtype.kind != "f" or golden.shape != own.shape:
+                continue
+            golden, own = golden.astype(np.float64), own.astype(np.float64)
+            finite = np.isfinite(golden) & np.isfinite(own)
+            self.signal[name] = self.signal.get(name, 0.0) + np.square(golden[finite]).sum()
+            self.noise[name] = self.noise.get(name, 0.0) + np.square(golden[finite] - own[finite]).sum()
+
+    def decibels(self):
+        """The worst result's, or None without noise."""
+        pairs = [(self.signal[name], self.noise[name]) for name in self.signal]
+        ratios = [10 * np.log10(signal / noise) for signal, noise in pairs if signal > 0 and noise > 0]
+        return round(float(min(ratios)), 1) if ratios else None
