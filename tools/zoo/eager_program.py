@@ -115,12 +115,10 @@ class Session:
         size = math.prod(spec.sizes) * DTYPES[spec.scalar_type].itemsize
         planned, index = spec.allocation_info, spec.data_buffer_idx
         if planned is None:
-            data = self.file.program.constant_buffer[index].storage if index else bytes(size)
-            return Place(spec, torch.frombuffer(bytearray(data) or bytearray(1), dtype=torch.uint8), 0)
+            return Place(spec, data(self.file.program.constant_buffer, index, size), 0)
         place = Place(spec, self.arenas[planned.memory_id], planned.memory_offset)
         if index:
-            data = self.file.mutable_data[index].storage
-            place.storage[place.offset : place.offset + size] = torch.frombuffer(bytearray(data), dtype=torch.uint8)[:size]
+            place.storage[place.offset : place.offset + size] = data(self.file.mutable_data, index, size)
         return place
 
     def get(self, index):
@@ -174,6 +172,15 @@ class Session:
                     raise ValueError(f"no word for {type(call).__name__}")
         results = [self.get(index) for index in self.plan.outputs]
         return [result.clone() if isinstance(result, torch.Tensor) else result for result in results]
+
+
+def data(buffers, index, size):
+    """The bytes of a buffer, zeros for none. Equal ones lie in one place, where only the last of them has a length."""
+    found = bytearray()
+    while index and len(found) < size:
+        found += buffers[index].storage
+        index += 1
+    return torch.frombuffer(found[:size] or bytearray(max(size, 1)), dtype=torch.uint8)
 
 
 def operator(name, overload):

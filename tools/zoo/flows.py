@@ -87,8 +87,6 @@ def export(row, place):
         programs[name] = own
         if method.dynamic is not None:
             kinds.add("dynamic")
-        if own.graph_signature.buffers_to_mutate:
-            kinds.add("state")
     if len(programs) > 1:
         kinds.add("methods")
         package_pt2(str(place.model), exported_programs=programs)
@@ -98,10 +96,13 @@ def export(row, place):
         raise Refused("the row is of no use: the export has more than 100 MB")
     # Runs change buffers, which the saved programs have as they are at first.
     for name, method in methods.items():
+        state = [(buffer, buffer.clone()) for buffer in method.module.buffers()]
         for number, golden in enumerate(goldens(method.module, method.runs)):
             largest = max(largest, shows(golden))
             label = ("" if len(methods) == 1 else f".{name}") + ("" if len(method.runs) == 1 else f".step{number}")
             np.savez(place.folder / f"model{label}.npz", **golden)
+        if not all(buffer.equal(before) for buffer, before in state):
+            kinds.add("state")
     if largest < 1e-3:
         raise Refused(f"the row is of no use: its results are all below {largest:.1e}")
     weights = {id(own): own.numel() for method in methods.values() for own in method.module.parameters()}
