@@ -11,6 +11,7 @@ page of `--known` has it as wrong too.
 
 import argparse
 import hashlib
+import io
 import json
 import multiprocessing
 import os
@@ -24,6 +25,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 import models
 import report
+import torch
 from flows import available, carry_out
 from place import Place, known
 
@@ -51,6 +53,7 @@ def main():
     flows = available(Place(options.sconce, options.work))
     flows = [flow for flow in flows if flow.name in [*(options.flow or [flow.name]), "export"]]
     failed, start = set(), time.time()
+    warm()
     for key, row in models.rows(options.family, options.row):
         if options.again:
             forget(results, key, options.flow)
@@ -63,6 +66,12 @@ def main():
             visit(key, row, missing, options, version, results)
         failed |= {name for name, record in known(results).items() if name[0] == key and not record["ok"]} - accepted
     sys.exit(finish(options, results, failed))
+
+
+def warm():
+    """Loads what every export needs, which the processes of the rows then have."""
+    program = torch.export.export(torch.nn.Linear(1, 1), (torch.zeros(1, 1),), strict=False)
+    torch.export.save(program, io.BytesIO())
 
 
 def to_do(flows, records, key, options, version):

@@ -2,6 +2,7 @@
 
 import torch
 import transformers
+import transformers.generation
 from row import Method, Row
 from torch import nn
 
