@@ -4,9 +4,9 @@
                      [--docs docs/zoo.md] [--known docs/zoo.md] [--limit-seconds N] [--stale] [--again]
 
 Each row runs in a process of its own, one after the other, with limits of time and memory. Results are lines of
-WORK/results.jsonl; what is there is not done again, so that an interrupted run goes on where it was. `--stale` repeats what
-an older command made, `--again` everything that is selected. Ends with code 1 if a flow of a selected row is wrong, unless the
-page of `--known` has it as wrong too.
+WORK/results.jsonl; what is there is not done again, so that an interrupted run goes on where it was. `--stale` repeats
+what an older command made, `--again` everything that is selected. Ends with code 1 if a flow of a selected row is wrong,
+unless the page of `--known` has it as wrong too.
 """
 
 import argparse
@@ -108,7 +108,9 @@ def visit(key, row, missing, options, version, results):
         process.join()
     if late or process.exitcode:
         how = f"takes more than {SECONDS} s" if late else f"ended the process with {process.exitcode}"
-        write(results, common | {"flow": begun.read_text(), "ok": False, "reason": how, "seconds": SECONDS if late else 0})
+        write(
+            results, common | {"flow": begun.read_text(), "ok": False, "reason": how, "seconds": SECONDS if late else 0}
+        )
 
 
 def work(row, flows, place, results, begun, common):

@@ -11,7 +11,13 @@ from row import goldens
 from torch import nn
 
 # Bits, weights that share a scale, and whether they share an offset too.
-BLOCKS = {"q8_0": (8, 32, False), "q4_0": (4, 32, False), "q4_k": (4, 32, True), "q5_k": (5, 32, True), "q6_k": (6, 16, False)}
+BLOCKS = {
+    "q8_0": (8, 32, False),
+    "q4_0": (4, 32, False),
+    "q4_k": (4, 32, True),
+    "q5_k": (5, 32, True),
+    "q6_k": (6, 16, False),
+}
 # Rows of large blocks are multiples of this; others become q8_0.
 LARGE = 256
 # Fewer weights stay as they are.

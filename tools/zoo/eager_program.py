@@ -7,7 +7,6 @@ copied to where the program wants it.
 
 import math
 
-import executorch.exir.passes._quant_patterns_and_replacements  # registers operators of quantized_decomposed
 import numpy as np
 import torch
 import torch.ao.quantization.fx._decomposed  # registers the others

@@ -4,7 +4,7 @@
 |---|---|---|
 | `export` | by torch | |
 | `portable`, `xnnpack`, `ggml` | by the command, for that backend | eager PyTorch |
-| `int8`, `int8-dynamic`, `int4` | with that quantisation, for XNNPACK | eager PyTorch on the quantised program (`eager_program.py`) |
+| `int8`, `int8-dynamic`, `int4` | so quantised, for XNNPACK | eager PyTorch on the same program (`eager_program.py`) |
 | `q8_0`, `q4_0`, `q4_k`, `q5_k`, `q6_k` | with these blocks, for ggml | eager PyTorch on rounded weights (`blocks.py`) |
 
 A flow gives a record: `ok`, `reason` if not, and what the report shows.

@@ -41,7 +41,9 @@ def runs(place, compiled, record):
     """Runs only; for results that small differences change entirely."""
     ok, printed, complaint = place.command("check", "--rtol", "1e30", "--atol", "1e30", compiled, *place.goldens())
     # Other sizes are such a change, too.
-    errors = [line for line in printed.splitlines() if "FAIL" in line and " differ)" not in line and "has sizes" not in line]
+    errors = [
+        line for line in printed.splitlines() if "FAIL" in line and " differ)" not in line and "has sizes" not in line
+    ]
     if not ok and (errors or not printed):
         raise Refused(sentence(complaint) or errors[0])
     record["compared"] = False
@@ -90,15 +92,16 @@ def eager(place, folder, arguments):
 def noise_alone(place, compiled, wanted, decibels, error):
     """Lets a program pass that differs from the golden one by no more than both differ from the floating-point one.
 
-    Which layers become integers depends on the backend, and where noise is large it is another noise. Runs that follow one
-    another cannot be judged in this way.
+    Which layers become integers depends on the backend, and where noise is large it is another noise. Each run has a new
+    session here, so that a program that keeps something cannot be judged in this way.
     """
     own, apart = Noise(), Noise()
-    for golden in wanted:
-        outputs = run(place, compiled, golden)
-        with np.load(golden) as quantised, np.load(place.folder / golden.name) as floating:
-            own.add(floating, outputs)
-            apart.add(quantised, outputs)
+    for method, sequence in sequences(wanted).items():
+        for golden in sequence:
+            outputs = run(place, compiled, golden, method)
+            with np.load(golden) as quantised, np.load(place.folder / golden.name) as floating:
+                own.add(floating, outputs)
+                apart.add(quantised, outputs)
     if decibels is None or min(own.decibels(), apart.decibels()) < decibels - MARGIN:
         raise Refused(f"{error} ({own.decibels()} dB; without a backend {decibels} dB)")
 

@@ -33,10 +33,8 @@ class Row:
     name: str
     # A method, or several by name.
     make: Callable[[], Method | dict[str, Method]]
-    # Results that jump at small differences, as those of sorting and thresholds: quantised programs are run, not compared.
+    # Results that jump at small differences, as those of sorting do: quantised programs are run, not compared.
     jumps: bool = False
-    # What is worth knowing about the row.
-    note: str = ""
 
     def methods(self):
         """The row's methods by name, the same ones each time."""
@@ -91,8 +89,8 @@ def settle(module, inputs):
 
     def fit(norm, arguments):
         values = arguments[0].transpose(0, 1).flatten(1)
-        # One power for all channels, and little of the mean: a deep net that evens out its channels is chaotic before it is
-        # trained, so that nothing could be compared.
+        # One power for all channels, and little of the mean: a deep net that evens out its channels is chaotic before
+        # it is trained, so that nothing could be compared.
         power = values.square().mean().item() + 1e-3
         norm.running_mean.normal_(0, 0.1 * power**0.5)
         norm.running_var.uniform_(0.7 * power, 1.4 * power)

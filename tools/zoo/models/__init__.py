@@ -2,7 +2,22 @@
 
 import importlib
 
-FAMILIES = ["classification", "classification_timm", "encoders", "languages", "mixtures", "state_spaces", "recurrent", "detection", "segmentation", "video", "speech", "translation", "diffusion", "graphs"]
+FAMILIES = [
+    "classification",
+    "classification_timm",
+    "encoders",
+    "languages",
+    "mixtures",
+    "state_spaces",
+    "recurrent",
+    "detection",
+    "segmentation",
+    "video",
+    "speech",
+    "translation",
+    "diffusion",
+    "graphs",
+]
 
 
 def rows(families, names):

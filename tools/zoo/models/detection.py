@@ -11,8 +11,24 @@ from torchvision.models.detection.image_list import ImageList
 from torchvision.ops import batched_nms, box_convert, clip_boxes_to_image, nms, roi_align
 
 TITLE = "Detection"
-BACKBONE = {"num_channels": 3, "embedding_size": 16, "hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 1, 1], "layer_type": "basic"}
-QUERIES = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "num_queries": 12, "num_labels": 5}
+BACKBONE = {
+    "num_channels": 3,
+    "embedding_size": 16,
+    "hidden_sizes": [16, 32, 48, 64],
+    "depths": [1, 1, 1, 1],
+    "layer_type": "basic",
+}
+QUERIES = {
+    "d_model": 32,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 64,
+    "decoder_ffn_dim": 64,
+    "num_queries": 12,
+    "num_labels": 5,
+}
 
 
 class SingleShot(nn.Module):
@@ -63,7 +79,9 @@ def queries(name, kind, size=64, suffix="ForObjectDetection", **options):
 
     def make():
         config = getattr(transformers, f"{kind}Config")(**small(QUERIES | options, {}))
-        return Method(Decoded(getattr(transformers, f"{kind}{suffix}")(config), size), [(torch.randn(1, 3, size, size),)])
+        return Method(
+            Decoded(getattr(transformers, f"{kind}{suffix}")(config), size), [(torch.randn(1, 3, size, size),)]
+        )
 
     return Row(name, make, jumps=True)
 
@@ -81,7 +99,9 @@ def layer(inputs, outputs, stride=1):
 
 
 def pyramid():
-    return nn.ModuleList([nn.Sequential(layer(3, 16, 2), layer(16, 24, 2), layer(24, 32, 2)), layer(32, 32, 2), layer(32, 32, 2)])
+    return nn.ModuleList(
+        [nn.Sequential(layer(3, 16, 2), layer(16, 24, 2), layer(24, 32, 2)), layer(32, 32, 2), layer(32, 32, 2)]
+    )
 
 
 class AnchorFree(nn.Module):
@@ -207,10 +227,45 @@ ROWS = [
     Row("roi_head", regions),
     queries("detr", "Detr", use_timm_backbone=False, backbone=None, backbone_config=last()),
     queries("conditional_detr", "ConditionalDetr", use_timm_backbone=False, backbone=None, backbone_config=last()),
-    queries("deformable_detr", "DeformableDetr", use_timm_backbone=False, backbone=None, backbone_config=backbone(), num_feature_levels=3, decoder_layers=2, disable_custom_kernels=True),
-    queries("dab_detr", "DabDetr", use_timm_backbone=False, backbone=None, backbone_config=last(), hidden_size=32, d_model=None),
+    queries(
+        "deformable_detr",
+        "DeformableDetr",
+        use_timm_backbone=False,
+        backbone=None,
+        backbone_config=backbone(),
+        num_feature_levels=3,
+        decoder_layers=2,
+        disable_custom_kernels=True,
+    ),
+    queries(
+        "dab_detr",
+        "DabDetr",
+        use_timm_backbone=False,
+        backbone=None,
+        backbone_config=last(),
+        hidden_size=32,
+        d_model=None,
+    ),
     queries("table_transformer", "TableTransformer", use_timm_backbone=False, backbone=None, backbone_config=last()),
-    queries("rt_detr", "RTDetr", backbone_config=transformers.RTDetrResNetConfig(**BACKBONE, out_features=["stage2", "stage3", "stage4"]), encoder_hidden_dim=32, encoder_in_channels=[32, 48, 64], decoder_in_channels=[32, 32, 32], anchor_image_size=[64, 64], disable_custom_kernels=True),
-    queries("rt_detr_v2", "RTDetrV2", backbone_config=transformers.RTDetrResNetConfig(**BACKBONE, out_features=["stage2", "stage3", "stage4"]), encoder_hidden_dim=32, encoder_in_channels=[32, 48, 64], decoder_in_channels=[32, 32, 32], anchor_image_size=[64, 64], decoder_layers=2),
+    queries(
+        "rt_detr",
+        "RTDetr",
+        backbone_config=transformers.RTDetrResNetConfig(**BACKBONE, out_features=["stage2", "stage3", "stage4"]),
+        encoder_hidden_dim=32,
+        encoder_in_channels=[32, 48, 64],
+        decoder_in_channels=[32, 32, 32],
+        anchor_image_size=[64, 64],
+        disable_custom_kernels=True,
+    ),
+    queries(
+        "rt_detr_v2",
+        "RTDetrV2",
+        backbone_config=transformers.RTDetrResNetConfig(**BACKBONE, out_features=["stage2", "stage3", "stage4"]),
+        encoder_hidden_dim=32,
+        encoder_in_channels=[32, 48, 64],
+        decoder_in_channels=[32, 32, 32],
+        anchor_image_size=[64, 64],
+        decoder_layers=2,
+    ),
     pixels("yolos", yolos),
 ]

@@ -22,7 +22,9 @@ def text(name, kind, dynamic=False, inputs=("input_ids", "attention_mask"), **op
 def image(name, kind, size=32, output="last_hidden_state", suffix="Model", **options):
     """An encoder of images."""
     shape = {key: value for key, value in SMALL.items() if key.startswith(("hidden", "num", "inter"))}
-    make = lambda: model(f"{kind}{suffix}", f"{kind}Config", **small(shape | {"image_size": size, "patch_size": 8} | options, {}))
+    make = lambda: model(
+        f"{kind}{suffix}", f"{kind}Config", **small(shape | {"image_size": size, "patch_size": 8} | options, {})
+    )
     return row(name, make, lambda: [(torch.randn(1, 3, size, size),)], ["pixel_values"], [output])
 
 
@@ -55,7 +57,9 @@ ROWS = [
     text("convbert", "ConvBert", embedding_size=64),
     text("roformer", "RoFormer", embedding_size=64),
     text("bigbird", "BigBird", attention_type="original_full"),
-    text("canine", "Canine", num_hash_functions=4, num_hash_buckets=64, local_transformer_stride=16, downsampling_rate=4),
+    text(
+        "canine", "Canine", num_hash_functions=4, num_hash_buckets=64, local_transformer_stride=16, downsampling_rate=4
+    ),
     text("ernie", "Ernie"),
     text("esm", "Esm", position_embedding_type="rotary", token_dropout=False, mask_token_id=5),
     text("layoutlm", "LayoutLM"),
@@ -67,11 +71,43 @@ ROWS = [
     image("ijepa", "IJepa"),
     image("siglip_vision", "SiglipVision"),
     image("clip_vision", "CLIPVision", output="pooler_output"),
-    image("swinv2", "Swinv2", num_attention_heads=None, embed_dim=32, depths=[1, 1], num_heads=[2, 4], window_size=4, patch_size=4),
+    image(
+        "swinv2",
+        "Swinv2",
+        num_attention_heads=None,
+        embed_dim=32,
+        depths=[1, 1],
+        num_heads=[2, 4],
+        window_size=4,
+        patch_size=4,
+    ),
     image("segformer_encoder", "Segformer", hidden_sizes=[16, 32, 48, 64], num_attention_heads=[1, 2, 3, 4]),
     image("poolformer", "PoolFormer", 64, hidden_sizes=[16, 32, 48, 64]),
-    image("hiera", "Hiera", 64, image_size=[64, 64], patch_size=[7, 7], num_attention_heads=None, num_hidden_layers=None, embed_dim=32, depths=[1, 1, 1], num_heads=[1, 2, 4], embed_dim_multiplier=2.0, num_query_pool=2),
-    image("focalnet", "FocalNet", 64, embed_dim=32, depths=[1, 1], hidden_sizes=[32, 64], focal_levels=[2, 2], focal_windows=[3, 3], patch_size=4),
+    image(
+        "hiera",
+        "Hiera",
+        64,
+        image_size=[64, 64],
+        patch_size=[7, 7],
+        num_attention_heads=None,
+        num_hidden_layers=None,
+        embed_dim=32,
+        depths=[1, 1, 1],
+        num_heads=[1, 2, 4],
+        embed_dim_multiplier=2.0,
+        num_query_pool=2,
+    ),
+    image(
+        "focalnet",
+        "FocalNet",
+        64,
+        embed_dim=32,
+        depths=[1, 1],
+        hidden_sizes=[32, 64],
+        focal_levels=[2, 2],
+        focal_windows=[3, 3],
+        patch_size=4,
+    ),
     pair("clip", "CLIP"),
     pair("siglip", "Siglip"),
 ]

@@ -87,7 +87,11 @@ class Messages(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.edge, self.cell, self.leave = nn.Linear(4, WIDTH * WIDTH), nn.GRUCell(WIDTH, WIDTH), nn.Linear(2 * WIDTH, 1)
+        self.edge, self.cell, self.leave = (
+            nn.Linear(4, WIDTH * WIDTH),
+            nn.GRUCell(WIDTH, WIDTH),
+            nn.Linear(2 * WIDTH, 1),
+        )
 
     def forward(self, x, edges, kinds):
         matrices, state = self.edge(kinds).view(-1, WIDTH, WIDTH) / WIDTH, x
@@ -102,7 +106,10 @@ class Relations(nn.Module):
 
     def __init__(self, kinds=3, bases=2):
         super().__init__()
-        self.bases, self.mix = nn.Parameter(torch.randn(bases, WIDTH, WIDTH) / 4), nn.Parameter(torch.randn(kinds, bases))
+        self.bases, self.mix = (
+            nn.Parameter(torch.randn(bases, WIDTH, WIDTH) / 4),
+            nn.Parameter(torch.randn(kinds, bases)),
+        )
 
     def forward(self, x, edges, kind):
         weight = torch.einsum("kb,bij->kij", self.mix, self.bases)
@@ -130,7 +137,10 @@ class Continuous(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.embed, self.filters = nn.Embedding(10, WIDTH), nn.Sequential(nn.Linear(8, WIDTH), nn.Softplus(), nn.Linear(WIDTH, WIDTH))
+        self.embed, self.filters = (
+            nn.Embedding(10, WIDTH),
+            nn.Sequential(nn.Linear(8, WIDTH), nn.Softplus(), nn.Linear(WIDTH, WIDTH)),
+        )
         self.leave = nn.Linear(WIDTH, 1)
         self.register_buffer("centres", torch.linspace(0, 4, 8))
 
@@ -149,7 +159,9 @@ class Points(nn.Module):
 
     def __init__(self):
         super().__init__()
-        each = lambda *sizes: nn.Sequential(*[layer for a, b in zip(sizes, sizes[1:]) for layer in (nn.Conv1d(a, b, 1), nn.BatchNorm1d(b), nn.ReLU())])
+        each = lambda *sizes: nn.Sequential(
+            *[layer for a, b in zip(sizes, sizes[1:]) for layer in (nn.Conv1d(a, b, 1), nn.BatchNorm1d(b), nn.ReLU())]
+        )
         self.turn, self.nine = each(3, 16, 32), nn.Linear(32, 9)
         self.body, self.leave = each(3, 16, 64), nn.Linear(64, 5)
 
@@ -163,7 +175,11 @@ class Groups(nn.Module):
 
     def __init__(self, centres=6, near=4):
         super().__init__()
-        self.centres, self.near, self.inner = centres, near, nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Linear(16, WIDTH))
+        self.centres, self.near, self.inner = (
+            centres,
+            near,
+            nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Linear(16, WIDTH)),
+        )
 
     def forward(self, points):
         distance, chosen = torch.full_like(points[:, 0], 1e9), [torch.zeros((), dtype=torch.long)]

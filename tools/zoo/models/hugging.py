@@ -55,7 +55,7 @@ def mask(length, hidden=3, batch=1):
     return own
 
 
-def row(name, make, runs, inputs, outputs, dynamic=None, jumps=False, note="", **options):
+def row(name, make, runs, inputs, outputs, dynamic=None, jumps=False, **options):
     """A row: `make` gives the model, `runs` the tensors of each run."""
     shapes = None if dynamic is None else (dynamic,)
-    return Row(name, lambda: Method(Wrapped(make(), inputs, outputs, **options), runs(), shapes), jumps, note)
+    return Row(name, lambda: Method(Wrapped(make(), inputs, outputs, **options), runs(), shapes), jumps)

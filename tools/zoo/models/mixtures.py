@@ -8,7 +8,13 @@ from torch.export import Dim
 
 TITLE = "Mixtures of experts"
 GROUPED = {"num_key_value_heads": 2}
-EXPERTS = {"num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+EXPERTS = {
+    "num_experts": 4,
+    "num_local_experts": 4,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+}
 
 
 def chosen(name, kind, how="batched_mm", dynamic=False, **options):
@@ -72,8 +78,33 @@ ROWS = [
     chosen("olmoe", "Olmoe", **GROUPED),
     chosen("phimoe", "Phimoe", **GROUPED),
     chosen("granite_moe", "GraniteMoe", **GROUPED),
-    chosen("deepseek_v2", "DeepseekV2", n_group=1, topk_group=1, first_k_dense_replace=1, n_shared_experts=1, q_lora_rank=32, kv_lora_rank=32, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=16, head_dim=8),
-    chosen("deepseek_v3", "DeepseekV3", n_group=2, topk_group=1, first_k_dense_replace=1, n_shared_experts=1, q_lora_rank=32, kv_lora_rank=32, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=16),
+    chosen(
+        "deepseek_v2",
+        "DeepseekV2",
+        n_group=1,
+        topk_group=1,
+        first_k_dense_replace=1,
+        n_shared_experts=1,
+        q_lora_rank=32,
+        kv_lora_rank=32,
+        qk_rope_head_dim=8,
+        qk_nope_head_dim=8,
+        v_head_dim=16,
+        head_dim=8,
+    ),
+    chosen(
+        "deepseek_v3",
+        "DeepseekV3",
+        n_group=2,
+        topk_group=1,
+        first_k_dense_replace=1,
+        n_shared_experts=1,
+        q_lora_rank=32,
+        kv_lora_rank=32,
+        qk_rope_head_dim=8,
+        qk_nope_head_dim=8,
+        v_head_dim=16,
+    ),
     chosen("gpt_oss", "GptOss", **GROUPED, head_dim=16, sliding_window=8),
     chosen("ernie4_5_moe", "Ernie4_5_Moe", **GROUPED, moe_num_experts=4, moe_k=2, moe_num_shared_experts=1),
     chosen("glm4_moe", "Glm4Moe", **GROUPED, head_dim=16, first_k_dense_replace=1, n_group=1, topk_group=1),

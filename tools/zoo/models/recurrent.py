@@ -50,7 +50,11 @@ class Cells(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.first, self.second, self.third = nn.LSTMCell(8, WIDTH), nn.GRUCell(WIDTH, WIDTH), nn.RNNCell(WIDTH, WIDTH, nonlinearity="relu")
+        self.first, self.second, self.third = (
+            nn.LSTMCell(8, WIDTH),
+            nn.GRUCell(WIDTH, WIDTH),
+            nn.RNNCell(WIDTH, WIDTH, nonlinearity="relu"),
+        )
 
     def forward(self, x):
         h = c = g = r = x.new_zeros(x.shape[1], WIDTH)
@@ -155,7 +159,9 @@ class VoiceActivity(nn.Module):
     def __init__(self):
         super().__init__()
         self.frames = nn.Conv1d(1, 34, 64, 32, bias=False)
-        self.encoder = nn.Sequential(nn.Conv1d(17, 16, 3, padding=1), nn.ReLU(), nn.Conv1d(16, WIDTH, 3, 2, 1), nn.ReLU())
+        self.encoder = nn.Sequential(
+            nn.Conv1d(17, 16, 3, padding=1), nn.ReLU(), nn.Conv1d(16, WIDTH, 3, 2, 1), nn.ReLU()
+        )
         self.memory, self.leave = nn.LSTMCell(WIDTH, WIDTH), nn.Linear(WIDTH, 1)
         self.register_buffer("hidden", torch.zeros(2, 1, WIDTH))
 
@@ -172,7 +178,9 @@ class TwoPaths(nn.Module):
 
     def __init__(self):
         super().__init__()
-        path = lambda: nn.ModuleList([nn.LSTM(WIDTH, WIDTH, bidirectional=True, batch_first=True), nn.Linear(2 * WIDTH, WIDTH)])
+        path = lambda: nn.ModuleList(
+            [nn.LSTM(WIDTH, WIDTH, bidirectional=True, batch_first=True), nn.Linear(2 * WIDTH, WIDTH)]
+        )
         self.within, self.across = path(), path()
 
     def forward(self, x):
@@ -234,4 +242,3 @@ ROWS = [
     fed("deep_speech", deep_speech, (1, 1, 12, 16)),
     Row("wave_rnn", lambda: Method(waves(), [(torch.randn(1, 1, 80), torch.randn(1, 1, 12, 8))])),
 ]
-

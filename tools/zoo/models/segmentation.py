@@ -11,7 +11,12 @@ from torch import nn
 from torch.export import Dim
 
 TITLE = "Segmentation and depth"
-HIERARCHY = {"hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 2, 4, 4], "decoder_hidden_size": 32}
+HIERARCHY = {
+    "hidden_sizes": [16, 32, 48, 64],
+    "depths": [1, 1, 1, 1],
+    "num_attention_heads": [1, 2, 4, 4],
+    "decoder_hidden_size": 32,
+}
 
 
 class Mapped(nn.Module):
@@ -62,12 +67,31 @@ def glpn():
 
 
 def upernet():
-    config = transformers.UperNetConfig(backbone_config=pyramid(), hidden_size=32, pool_scales=[1, 2], num_labels=4, auxiliary_in_channels=48, auxiliary_channels=16)
+    config = transformers.UperNetConfig(
+        backbone_config=pyramid(),
+        hidden_size=32,
+        pool_scales=[1, 2],
+        num_labels=4,
+        auxiliary_in_channels=48,
+        auxiliary_channels=16,
+    )
     return transformers.UperNetForSemanticSegmentation(config)
 
 
 def dpt():
-    config = transformers.DPTConfig(**small({"image_size": 64, "patch_size": 16, "num_hidden_layers": 4, "backbone_out_indices": [0, 1, 2, 3], "neck_hidden_sizes": [16, 16, 32, 32], "fusion_hidden_size": 16, "is_hybrid": False}))
+    config = transformers.DPTConfig(
+        **small(
+            {
+                "image_size": 64,
+                "patch_size": 16,
+                "num_hidden_layers": 4,
+                "backbone_out_indices": [0, 1, 2, 3],
+                "neck_hidden_sizes": [16, 16, 32, 32],
+                "fusion_hidden_size": 16,
+                "is_hybrid": False,
+            }
+        )
+    )
     return lifted(transformers.DPTForDepthEstimation(config))
 
 
@@ -78,34 +102,108 @@ def lifted(made):
 
 
 def depth_anything():
-    inner = transformers.Dinov2Config(**small({"image_size": 70, "patch_size": 14, "num_hidden_layers": 4, "out_indices": [1, 2, 3, 4], "reshape_hidden_states": False, "apply_layernorm": True}))
-    config = transformers.DepthAnythingConfig(backbone_config=inner, reassemble_hidden_size=64, patch_size=14, neck_hidden_sizes=[16, 16, 32, 32], fusion_hidden_size=16, head_hidden_size=8)
+    inner = transformers.Dinov2Config(
+        **small(
+            {
+                "image_size": 70,
+                "patch_size": 14,
+                "num_hidden_layers": 4,
+                "out_indices": [1, 2, 3, 4],
+                "reshape_hidden_states": False,
+                "apply_layernorm": True,
+            }
+        )
+    )
+    config = transformers.DepthAnythingConfig(
+        backbone_config=inner,
+        reassemble_hidden_size=64,
+        patch_size=14,
+        neck_hidden_sizes=[16, 16, 32, 32],
+        fusion_hidden_size=16,
+        head_hidden_size=8,
+    )
     return transformers.DepthAnythingForDepthEstimation(config)
 
 
 def mask2former():
-    inner = transformers.SwinConfig(image_size=64, embed_dim=16, depths=[1, 1, 1, 1], num_heads=[1, 2, 2, 4], window_size=4, out_features=["stage1", "stage2", "stage3", "stage4"])
-    config = transformers.Mask2FormerConfig(backbone_config=inner, hidden_dim=32, feature_size=32, mask_feature_size=32, encoder_feedforward_dim=64, dim_feedforward=64, encoder_layers=1, decoder_layers=2, num_attention_heads=4, num_queries=6, num_labels=4)
+    inner = transformers.SwinConfig(
+        image_size=64,
+        embed_dim=16,
+        depths=[1, 1, 1, 1],
+        num_heads=[1, 2, 2, 4],
+        window_size=4,
+        out_features=["stage1", "stage2", "stage3", "stage4"],
+    )
+    config = transformers.Mask2FormerConfig(
+        backbone_config=inner,
+        hidden_dim=32,
+        feature_size=32,
+        mask_feature_size=32,
+        encoder_feedforward_dim=64,
+        dim_feedforward=64,
+        encoder_layers=1,
+        decoder_layers=2,
+        num_attention_heads=4,
+        num_queries=6,
+        num_labels=4,
+    )
     return transformers.Mask2FormerForUniversalSegmentation(config)
 
 
 def maskformer():
-    inner = transformers.SwinConfig(image_size=64, embed_dim=16, depths=[1, 1, 1, 1], num_heads=[1, 2, 2, 4], window_size=4, out_features=["stage1", "stage2", "stage3", "stage4"])
-    decoder = transformers.DetrConfig(d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, num_queries=6, use_timm_backbone=False, backbone=None, backbone_config=transformers.ResNetConfig(**BACKBONE))
-    config = transformers.MaskFormerConfig(backbone_config=inner, decoder_config=decoder, fpn_feature_size=32, mask_feature_size=32, num_labels=4)
+    inner = transformers.SwinConfig(
+        image_size=64,
+        embed_dim=16,
+        depths=[1, 1, 1, 1],
+        num_heads=[1, 2, 2, 4],
+        window_size=4,
+        out_features=["stage1", "stage2", "stage3", "stage4"],
+    )
+    decoder = transformers.DetrConfig(
+        d_model=32,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=64,
+        decoder_ffn_dim=64,
+        num_queries=6,
+        use_timm_backbone=False,
+        backbone=None,
+        backbone_config=transformers.ResNetConfig(**BACKBONE),
+    )
+    config = transformers.MaskFormerConfig(
+        backbone_config=inner, decoder_config=decoder, fpn_feature_size=32, mask_feature_size=32, num_labels=4
+    )
     return transformers.MaskFormerForInstanceSegmentation(config)
 
 
 def mobilevit():
-    config = transformers.MobileViTConfig(image_size=64, hidden_sizes=[32, 48, 64], neck_hidden_sizes=[8, 16, 24, 32, 48, 64, 80], num_labels=4, aspp_out_channels=32, atrous_rates=[2, 4, 6])
+    config = transformers.MobileViTConfig(
+        image_size=64,
+        hidden_sizes=[32, 48, 64],
+        neck_hidden_sizes=[8, 16, 24, 32, 48, 64, 80],
+        num_labels=4,
+        aspp_out_channels=32,
+        atrous_rates=[2, 4, 6],
+    )
     return transformers.MobileViTForSemanticSegmentation(config)
 
 
 def beit():
-    config = transformers.BeitConfig(**small({"image_size": 64, "patch_size": 16, "num_hidden_layers": 4, "out_indices": [1, 2, 3, 4], "num_labels": 4, "use_auxiliary_head": False}))
+    config = transformers.BeitConfig(
+        **small(
+            {
+                "image_size": 64,
+                "patch_size": 16,
+                "num_hidden_layers": 4,
+                "out_indices": [1, 2, 3, 4],
+                "num_labels": 4,
+                "use_auxiliary_head": False,
+            }
+        )
+    )
     return transformers.BeitForSemanticSegmentation(config)
-
-
 
 
 class Promptable(nn.Module):
@@ -113,8 +211,25 @@ class Promptable(nn.Module):
 
     def __init__(self):
         super().__init__()
-        vision = {"image_size": 64, "patch_size": 8, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "output_channels": 32, "window_size": 4, "global_attn_indexes": [1], "mlp_dim": 64, "num_pos_feats": 16}
-        prompt = {"hidden_size": 32, "image_size": 64, "patch_size": 8, "mask_input_channels": 4, "image_embedding_size": 8}
+        vision = {
+            "image_size": 64,
+            "patch_size": 8,
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "output_channels": 32,
+            "window_size": 4,
+            "global_attn_indexes": [1],
+            "mlp_dim": 64,
+            "num_pos_feats": 16,
+        }
+        prompt = {
+            "hidden_size": 32,
+            "image_size": 64,
+            "patch_size": 8,
+            "mask_input_channels": 4,
+            "image_embedding_size": 8,
+        }
         decoder = {"hidden_size": 32, "mlp_dim": 64, "num_attention_heads": 2, "iou_head_hidden_dim": 32}
         parts = {"vision_config": vision, "prompt_encoder_config": prompt, "mask_decoder_config": decoder}
         self.model = transformers.SamModel(transformers.SamConfig(**parts))

@@ -3,14 +3,33 @@
 import torch
 import torchaudio.models as audio
 import transformers
-from models.hugging import Wrapped, mask, model, row, small, tokens
+from models.hugging import model, row, small, tokens
 from row import Method, Row
 from torch import nn
 from torch.export import Dim
 
 TITLE = "Speech and sound"
-BOTH = {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128, "decoder_start_token_id": 1}
-WAVES = {"conv_dim": [16, 32], "conv_kernel": [10, 8], "conv_stride": [5, 4], "num_feat_extract_layers": 2, "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4, "feat_proj_dropout": 0.0, "mask_time_prob": 0.0, "vocab_size": 30}
+BOTH = {
+    "d_model": 64,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 128,
+    "decoder_ffn_dim": 128,
+    "decoder_start_token_id": 1,
+}
+WAVES = {
+    "conv_dim": [16, 32],
+    "conv_kernel": [10, 8],
+    "conv_stride": [5, 4],
+    "num_feat_extract_layers": 2,
+    "num_conv_pos_embeddings": 16,
+    "num_conv_pos_embedding_groups": 4,
+    "feat_proj_dropout": 0.0,
+    "mask_time_prob": 0.0,
+    "vocab_size": 30,
+}
 
 
 def written(name, make, features, inputs, length=6, dynamic=False):
@@ -29,12 +48,27 @@ def whisper():
 
 
 def speech2text():
-    options = {"input_feat_per_channel": 16, "conv_channels": 32, "conv_kernel_sizes": [3, 3], "max_source_positions": 64, "max_target_positions": 32, "num_conv_layers": 2}
+    options = {
+        "input_feat_per_channel": 16,
+        "conv_channels": 32,
+        "conv_kernel_sizes": [3, 3],
+        "max_source_positions": 64,
+        "max_target_positions": 32,
+        "num_conv_layers": 2,
+    }
     return model("Speech2TextForConditionalGeneration", "Speech2TextConfig", **small(BOTH | options))
 
 
 def moonshine():
-    options = {"encoder_num_hidden_layers": 1, "decoder_num_hidden_layers": 1, "encoder_num_attention_heads": 4, "decoder_num_attention_heads": 4, "decoder_start_token_id": 1, "num_hidden_layers": None, "num_attention_heads": None}
+    options = {
+        "encoder_num_hidden_layers": 1,
+        "decoder_num_hidden_layers": 1,
+        "encoder_num_attention_heads": 4,
+        "decoder_num_attention_heads": 4,
+        "decoder_start_token_id": 1,
+        "num_hidden_layers": None,
+        "num_attention_heads": None,
+    }
     return model("MoonshineForConditionalGeneration", "MoonshineConfig", **small(options))
 
 
@@ -43,11 +77,22 @@ class Spoken(nn.Module):
 
     def __init__(self):
         super().__init__()
-        options = {**BOTH, "hidden_size": 64, "positional_dropout": 0.0, "num_mel_bins": 16, "speech_decoder_prenet_units": 32, "speech_decoder_postnet_units": 32, "speech_decoder_prenet_dropout": 0.0, "speaker_embedding_dim": 16}
+        options = {
+            **BOTH,
+            "hidden_size": 64,
+            "positional_dropout": 0.0,
+            "num_mel_bins": 16,
+            "speech_decoder_prenet_units": 32,
+            "speech_decoder_postnet_units": 32,
+            "speech_decoder_prenet_dropout": 0.0,
+            "speaker_embedding_dim": 16,
+        }
         self.model = model("SpeechT5ForTextToSpeech", "SpeechT5Config", **small(options))
 
     def forward(self, tokens, frames, speaker):
-        return self.model(input_ids=tokens, decoder_input_values=frames, speaker_embeddings=speaker, use_cache=False).spectrogram
+        return self.model(
+            input_ids=tokens, decoder_input_values=frames, speaker_embeddings=speaker, use_cache=False
+        ).spectrogram
 
 
 class Whispering(nn.Module):
@@ -70,7 +115,9 @@ class Whispering(nn.Module):
             keys[:, :, position] = split(own.k_proj(normal))
             values[:, :, position] = split(own.v_proj(normal))
             seen = torch.arange(keys.shape[2]) <= position
-            found = nn.functional.scaled_dot_product_attention(split(own.q_proj(normal)), keys, values, seen.view(1, 1, 1, -1))
+            found = nn.functional.scaled_dot_product_attention(
+                split(own.q_proj(normal)), keys, values, seen.view(1, 1, 1, -1)
+            )
             y = y + own.out_proj(found.transpose(1, 2).flatten(2))
             cross, normal = layer.encoder_attn, layer.encoder_attn_layer_norm(y)
             parts = split(cross.q_proj(normal)), split(cross.k_proj(sound)), split(cross.v_proj(sound))
@@ -127,7 +174,14 @@ class Codec(nn.Module):
 
 
 def dac():
-    options = {"encoder_hidden_size": 8, "downsampling_ratios": [2, 4], "decoder_hidden_size": 16, "n_codebooks": 2, "codebook_size": 16, "codebook_dim": 4}
+    options = {
+        "encoder_hidden_size": 8,
+        "downsampling_ratios": [2, 4],
+        "decoder_hidden_size": 16,
+        "n_codebooks": 2,
+        "codebook_size": 16,
+        "codebook_dim": 4,
+    }
     return transformers.DacModel(transformers.DacConfig(**options))
 
 
@@ -144,7 +198,14 @@ class Vocoder(nn.Module):
 
     def __init__(self):
         super().__init__()
-        options = {"model_in_dim": 16, "upsample_initial_channel": 32, "upsample_rates": [4, 2], "upsample_kernel_sizes": [8, 4], "resblock_kernel_sizes": [3, 5], "resblock_dilation_sizes": [[1, 3], [1, 3]]}
+        options = {
+            "model_in_dim": 16,
+            "upsample_initial_channel": 32,
+            "upsample_rates": [4, 2],
+            "upsample_kernel_sizes": [8, 4],
+            "resblock_kernel_sizes": [3, 5],
+            "resblock_dilation_sizes": [[1, 3], [1, 3]],
+        }
         self.model = transformers.SpeechT5HifiGan(transformers.SpeechT5HifiGanConfig(**options))
 
     def forward(self, spectrogram):
@@ -190,10 +251,28 @@ ROWS = [
     waves("data2vec_audio", "Data2VecAudio", num_conv_pos_embeddings=2, conv_pos_kernel_size=3),
     waves("wav2vec2_conformer", "Wav2Vec2Conformer", position_embeddings_type="relative", conv_depthwise_kernel_size=5),
     waves("sew", "SEW", squeeze_factor=2),
-    spectra("wav2vec2_bert", "Wav2Vec2Bert", feature_projection_input_dim=16, conv_depthwise_kernel_size=5, position_embeddings_type="relative_key", mask_time_prob=0.0),
-    row("ast", lambda: model("ASTForAudioClassification", "ASTConfig", **small(AST)), lambda: [(torch.randn(1, 40, 16),)], ["input_values"], ["logits"]),
+    spectra(
+        "wav2vec2_bert",
+        "Wav2Vec2Bert",
+        feature_projection_input_dim=16,
+        conv_depthwise_kernel_size=5,
+        position_embeddings_type="relative_key",
+        mask_time_prob=0.0,
+    ),
+    row(
+        "ast",
+        lambda: model("ASTForAudioClassification", "ASTConfig", **small(AST)),
+        lambda: [(torch.randn(1, 40, 16),)],
+        ["input_values"],
+        ["logits"],
+    ),
     Row("conformer", conformer),
-    with_lengths("emformer", lambda: audio.Emformer(32, 4, 64, 2, 4, right_context_length=2, left_context_length=4), (1, 18, 32), [16]),
+    with_lengths(
+        "emformer",
+        lambda: audio.Emformer(32, 4, 64, 2, 4, right_context_length=2, left_context_length=4),
+        (1, 18, 32),
+        [16],
+    ),
     fed("wav2letter", lambda: audio.Wav2Letter(num_classes=20, input_type="mfcc", num_features=13), (1, 13, 60)),
     fed("conv_tasnet", lambda: audio.ConvTasNet(2, 16, 32, 3, 16, 32, 3, 1), (1, 1, 640)),
     fed("hifi_gan", Vocoder, (20, 16)),

@@ -1,14 +1,37 @@
 """Text to text: transformers' encoders and decoders."""
 
 import torch
-from models.hugging import SMALL, model, row, small, tokens
+from models.hugging import model, row, small, tokens
 from row import Method, Row
 from torch import nn
 from torch.export import Dim
 
 TITLE = "Text encoders with decoders"
-BOTH = {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128, "decoder_start_token_id": 1, "num_hidden_layers": None, "num_attention_heads": None, "hidden_size": None}
-SHARED = {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_decoder_layers": 2, "num_heads": 4, "decoder_start_token_id": 0, "num_hidden_layers": None, "num_attention_heads": None, "hidden_size": None}
+BOTH = {
+    "d_model": 64,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 128,
+    "decoder_ffn_dim": 128,
+    "decoder_start_token_id": 1,
+    "num_hidden_layers": None,
+    "num_attention_heads": None,
+    "hidden_size": None,
+}
+SHARED = {
+    "d_model": 64,
+    "d_kv": 16,
+    "d_ff": 128,
+    "num_layers": 2,
+    "num_decoder_layers": 2,
+    "num_heads": 4,
+    "decoder_start_token_id": 0,
+    "num_hidden_layers": None,
+    "num_attention_heads": None,
+    "hidden_size": None,
+}
 
 
 def pairs(name, kind, base=BOTH, suffix="ForConditionalGeneration", dynamic=False, lengths=(10, 6), **options):
@@ -87,7 +110,21 @@ ROWS = [
     pairs("blenderbot", "Blenderbot"),
     pairs("m2m100", "M2M100"),
     pairs("plbart", "PLBart"),
-    pairs("prophetnet", "ProphetNet", hidden_size=64, num_encoder_layers=2, num_decoder_layers=2, num_encoder_attention_heads=4, num_decoder_attention_heads=4, ngram=2, d_model=None, encoder_layers=None, decoder_layers=None, encoder_attention_heads=None, decoder_attention_heads=None),
+    pairs(
+        "prophetnet",
+        "ProphetNet",
+        hidden_size=64,
+        num_encoder_layers=2,
+        num_decoder_layers=2,
+        num_encoder_attention_heads=4,
+        num_decoder_attention_heads=4,
+        ngram=2,
+        d_model=None,
+        encoder_layers=None,
+        decoder_layers=None,
+        encoder_attention_heads=None,
+        decoder_attention_heads=None,
+    ),
     methods("t5_encode_decode", "T5", SHARED),
     methods("bart_encode_decode", "Bart", BOTH),
     Row("t5_greedy", greedy, jumps=True),

@@ -24,9 +24,20 @@ def residual(block, maker, stem):
 
 
 def multiscale():
-    block = lambda heads, inputs, outputs, pool: vision.mvit.MSBlockConfig(heads, inputs, outputs, [3, 3, 3], [3, 3, 3], pool, [1, 2, 2])
+    block = lambda heads, inputs, outputs, pool: vision.mvit.MSBlockConfig(
+        heads, inputs, outputs, [3, 3, 3], [3, 3, 3], pool, [1, 2, 2]
+    )
     blocks = [block(1, 32, 64, [1, 1, 1]), block(2, 64, 64, [1, 2, 2]), block(2, 64, 64, [1, 1, 1])]
-    return vision.MViT((32, 32), 8, blocks, residual_pool=True, residual_with_cls_embed=False, rel_pos_embed=True, proj_after_attn=True, num_classes=10)
+    return vision.MViT(
+        (32, 32),
+        8,
+        blocks,
+        residual_pool=True,
+        residual_with_cls_embed=False,
+        rel_pos_embed=True,
+        proj_after_attn=True,
+        num_classes=10,
+    )
 
 
 def swin():
@@ -64,7 +75,10 @@ class SlowFast(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.slow, self.fast = nn.Conv3d(3, 16, (1, 5, 5), (1, 2, 2), (0, 2, 2)), nn.Conv3d(3, 4, (5, 5, 5), (1, 2, 2), (2, 2, 2))
+        self.slow, self.fast = (
+            nn.Conv3d(3, 16, (1, 5, 5), (1, 2, 2), (0, 2, 2)),
+            nn.Conv3d(3, 4, (5, 5, 5), (1, 2, 2), (2, 2, 2)),
+        )
         self.join = nn.Conv3d(4, 8, (5, 1, 1), (4, 1, 1), (2, 0, 0))
         self.norm, self.leave = nn.BatchNorm3d(24), nn.Linear(28, 10)
 
@@ -80,7 +94,9 @@ class Flow(nn.Module):
     def __init__(self, radius=2):
         super().__init__()
         self.radius, side = radius, 2 * radius + 1
-        self.features = nn.Sequential(nn.Conv2d(3, 16, 7, 2, 3), nn.InstanceNorm2d(16), nn.ReLU(), nn.Conv2d(16, 16, 3, 2, 1))
+        self.features = nn.Sequential(
+            nn.Conv2d(3, 16, 7, 2, 3), nn.InstanceNorm2d(16), nn.ReLU(), nn.Conv2d(16, 16, 3, 2, 1)
+        )
         self.cell, self.correct = nn.Conv2d(side * side + 2 + 16, 16, 3, padding=1), nn.Conv2d(16, 2, 3, padding=1)
 
     def forward(self, first, second):
@@ -104,16 +120,43 @@ class Flow(nn.Module):
 
 
 ROWS = [
-    clip("r3d", residual(vision.resnet.BasicBlock, vision.resnet.Conv3DSimple, vision.resnet.BasicStem), (3, 4, 32, 32)),
-    clip("mc3", residual(vision.resnet.BasicBlock, [vision.resnet.Conv3DSimple] + [vision.resnet.Conv3DNoTemporal] * 3, vision.resnet.BasicStem), (3, 4, 32, 32)),
-    clip("r2plus1d", residual(vision.resnet.BasicBlock, vision.resnet.Conv2Plus1D, vision.resnet.R2Plus1dStem), (3, 4, 32, 32)),
+    clip(
+        "r3d", residual(vision.resnet.BasicBlock, vision.resnet.Conv3DSimple, vision.resnet.BasicStem), (3, 4, 32, 32)
+    ),
+    clip(
+        "mc3",
+        residual(
+            vision.resnet.BasicBlock,
+            [vision.resnet.Conv3DSimple] + [vision.resnet.Conv3DNoTemporal] * 3,
+            vision.resnet.BasicStem,
+        ),
+        (3, 4, 32, 32),
+    ),
+    clip(
+        "r2plus1d",
+        residual(vision.resnet.BasicBlock, vision.resnet.Conv2Plus1D, vision.resnet.R2Plus1dStem),
+        (3, 4, 32, 32),
+    ),
     plain("s3d", (3, 16, 224, 224)),
     clip("mvit", multiscale, (3, 8, 32, 32)),
     clip("swin3d", swin, (3, 4, 32, 32)),
     hugging("videomae", "VideoMAE", tubelet_size=2),
     hugging("timesformer", "Timesformer", attention_type="divided_space_time"),
     hugging("vivit", "Vivit", video_size=[4, 32, 32], tubelet_size=[2, 16, 16], image_size=32),
-    hugging("vjepa2", "VJEPA2", inputs="pixel_values_videos", crop_size=32, frames_per_clip=4, tubelet_size=2, pred_hidden_size=32, pred_num_attention_heads=2, pred_num_hidden_layers=1, pred_num_mask_tokens=1, image_size=None, num_frames=None),
+    hugging(
+        "vjepa2",
+        "VJEPA2",
+        inputs="pixel_values_videos",
+        crop_size=32,
+        frames_per_clip=4,
+        tubelet_size=2,
+        pred_hidden_size=32,
+        pred_num_attention_heads=2,
+        pred_num_hidden_layers=1,
+        pred_num_mask_tokens=1,
+        image_size=None,
+        num_frames=None,
+    ),
     clip("temporal_shift", Shift, (4, 3, 32, 32)),
     clip("slow_fast", SlowFast, (3, 8, 32, 32)),
     Row("raft", lambda: Method(Flow(), [(torch.randn(1, 3, 48, 64), torch.randn(1, 3, 48, 64))])),
