@@ -17,6 +17,8 @@ FAMILIES = [
     "translation",
     "diffusion",
     "graphs",
+    "pictures",
+    "various",
 ]
 
 
