@@ -192,6 +192,8 @@ def operator(name, overload):
     packet = getattr(getattr(torch.ops, space), word)
     overloads = packet.overloads()
     plain = "default" if overload == "out" else overload.removesuffix("_out")
+    # Some names differ in case alone.
+    plain = next((own for own in overloads if own.lower() == plain.lower()), plain)
     # The functional form of quantisation is PyTorch's own; the other one comes with the official runtime.
     if overload not in overloads or (space == "quantized_decomposed" and plain in overloads):
         return functional(getattr(packet, plain))

@@ -134,7 +134,7 @@ def program(flow, row, place):
         elif flow.name in BLOCKS:
             judge.in_blocks(place, compiled, row, flow.name, record)
         else:
-            judge.compare(place, compiled, place.goldens(), [], record)
+            judge.compare(place, compiled, place.goldens(), judge.COARSE if row.quantised else [], record)
         return record
     finally:
         shutil.rmtree(folder, ignore_errors=True)

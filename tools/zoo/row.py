@@ -35,6 +35,8 @@ class Row:
     make: Callable[[], Method | dict[str, Method]]
     # Results that jump at small differences, as those of sorting do: quantised programs are run, not compared.
     jumps: bool = False
+    # The export has quantised layers, so that roundings fall differently without any flow's doing.
+    quantised: bool = False
 
     def methods(self):
         """The row's methods by name, the same ones each time."""
@@ -43,7 +45,8 @@ class Row:
         methods = {"forward": made} if isinstance(made, Method) else made
         livened = set()
         for method in methods.values():
-            method.module.eval().requires_grad_(False)
+            method.module.eval()
+            method.module.requires_grad_(False)
             liven(method.module, livened)
             settle(method.module, method.runs[0])
         return methods

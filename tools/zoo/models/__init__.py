@@ -19,6 +19,7 @@ FAMILIES = [
     "graphs",
     "pictures",
     "various",
+    "types",
 ]
 
 

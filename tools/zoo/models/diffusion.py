@@ -152,7 +152,7 @@ def autoencoder_methods():
 
 
 class Sampler(nn.Module):
-    """Four steps of DDIM in one method: the schedule is folded into constants."""
+    """Three steps of DDIM in one method: the schedule is folded into constants."""
 
     def __init__(self):
         super().__init__()
@@ -160,7 +160,7 @@ class Sampler(nn.Module):
         self.register_buffer("alphas", torch.cumprod(1 - torch.linspace(1e-4, 0.02, 1000), 0))
 
     def forward(self, x):
-        for now, after in ((999, 749), (749, 499), (499, 249), (249, 0)):
+        for now, after in ((749, 499), (499, 249), (249, 0)):
             noise = self.model(x, now, return_dict=False)[0]
             alpha, following = self.alphas[now], self.alphas[after]
             clean = (x - (1 - alpha).sqrt() * noise) / alpha.sqrt()
