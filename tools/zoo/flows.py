@@ -10,6 +10,8 @@
 A flow gives a record: `ok`, `reason` if not, and what the report shows.
 """
 
+import copy
+import io
 import shutil
 import time
 from dataclasses import dataclass, field
@@ -20,7 +22,7 @@ import numpy as np
 import torch
 from blocks import BLOCKS
 from place import Refused
-from row import goldens
+from row import arrays, goldens
 from torch.export.pt2_archive._package import package_pt2
 
 # The largest export that is kept.
@@ -80,10 +82,12 @@ def export(row, place):
     shutil.rmtree(place.folder, ignore_errors=True)
     place.folder.mkdir(parents=True)
     methods = row.methods()
-    programs, kinds, largest = {}, set(), 0.0
+    programs, copies, kinds, largest = {}, {}, set(), 0.0
     for name, method in methods.items():
         options = {"dynamic_shapes": method.dynamic, "strict": method.strict}
         own = torch.export.export(method.module, method.runs[0], **options)
+        copies[name] = io.BytesIO()
+        torch.export.save(own, copies[name])
         programs[name] = own
         if method.dynamic is not None:
             kinds.add("dynamic")
@@ -91,22 +95,36 @@ def export(row, place):
         kinds.add("methods")
         package_pt2(str(place.model), exported_programs=programs)
     else:
-        torch.export.save(programs["forward"], str(place.model))
+        place.model.write_bytes(copies["forward"].getvalue())
     if place.model.stat().st_size > LARGEST:
         raise Refused("the row is of no use: the export has more than 100 MB")
     # Runs change buffers, which the saved programs have as they are at first.
     for name, method in methods.items():
         state = [(buffer, buffer.clone()) for buffer in method.module.buffers()]
+        first = copy.deepcopy(method.runs[0])
         for number, golden in enumerate(goldens(method.module, method.runs)):
             largest = max(largest, shows(golden))
             label = ("" if len(methods) == 1 else f".{name}") + ("" if len(method.runs) == 1 else f".step{number}")
             np.savez(place.folder / f"model{label}.npz", **golden)
+            if number == 0:
+                faithful(copies[name], first, golden)
         if not all(buffer.equal(before) for buffer, before in state):
             kinds.add("state")
     if largest < 1e-3:
         raise Refused(f"the row is of no use: its results are all below {largest:.1e}")
     weights = {id(own): own.numel() for method in methods.values() for own in method.module.parameters()}
     return {"parameters": sum(weights.values()), "kinds": sorted(kinds)}
+
+
+def faithful(file, inputs, golden):
+    """Refuses a row whose export computes something else than the module, when torch runs it."""
+    file.seek(0)
+    with torch.no_grad():
+        found = arrays(torch.export.load(file).module()(*inputs), "out")
+    for name, own in found.items():
+        wanted = golden[name].astype(np.float64)
+        if wanted.shape != own.shape or not np.allclose(own, wanted, 1e-3, 1e-3 * np.abs(wanted).max(initial=1), True):
+            raise Refused("the row is of no use: torch exports something else than it runs")
 
 
 def shows(golden):

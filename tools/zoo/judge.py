@@ -11,7 +11,7 @@ from row import arrays
 # Tolerances for quantised programs.
 COARSE = ["--rtol", "4e-2", "--atol", "1e-1"]
 # Decibels by which a program may be noisier than the one that it is compared with.
-MARGIN, MARGIN_OF_BLOCKS = 1, 3
+MARGIN, MARGIN_OF_BLOCKS = 2, 3
 
 
 def compare(place, compiled, wanted, tolerances, record):

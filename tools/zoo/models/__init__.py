@@ -20,6 +20,7 @@ FAMILIES = [
     "pictures",
     "various",
     "types",
+    "multimodal",
 ]
 
 

@@ -5,7 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 import transformers
-from models.hugging import Wrapped, small
+from models.hugging import Wrapped
 from row import Method, Row
 from torch import nn
 from torch._higher_order_ops.while_loop import while_loop
