@@ -24,7 +24,7 @@ which goes on where it was interrupted; `--row FAMILY/NAME` runs one row. [`tool
 | calls | of operators, after lowering without a backend |
 | portable | largest error, relative to the largest result of eager PyTorch; right is what `sconce check` accepts by default |
 | xnnpack | calls that XNNPACK runs, of all; largest error |
-| int8, int8-dynamic, int4 | how far the quantised program is above its noise, in decibels; largest error against eager PyTorch on the same quantised program; right is 4e-2 relative and 1e-1 of the largest result. `nothing`: no layer became integers; `noise`: more than that, but no more than both are from the floating-point results; `runs`: results jump at small differences, so that they are not compared |
+| int8, int8-dynamic, int4 | how far the quantised program is above its noise, in decibels; largest error against eager PyTorch on the same quantised program; right is 4e-2 relative and 1e-1 of the largest result. `nothing`: no layer became integers; `official`: more than that, but the same as the official runtime; `noise`: more, but as far as two programs of that noise are apart; `runs`: results jump at small differences, so that they are not compared |
 | speed | against the official runtime |
 
 """
@@ -106,8 +106,8 @@ def figures(record):
         parts.append("runs")
     elif "error" in record:
         parts.append(f"{record['error']:.0e}" if record["error"] else "0")
-    if "noise" in record:
-        parts.append("noise")
+    if "as" in record:
+        parts.append(record["as"])
     return ", ".join(parts)
 
 
