@@ -81,39 +81,43 @@ def carry_out(flow, row, place):
 def export(row, place):
     shutil.rmtree(place.folder, ignore_errors=True)
     place.folder.mkdir(parents=True)
-    methods = row.methods()
-    programs, copies, kinds, largest = {}, {}, set(), 0.0
+    methods, programs, files = row.methods(), {}, {}
     for name, method in methods.items():
         options = {"dynamic_shapes": method.dynamic, "strict": method.strict}
-        own = torch.export.export(method.module, method.runs[0], **options)
-        copies[name] = io.BytesIO()
-        torch.export.save(own, copies[name])
-        programs[name] = own
-        if method.dynamic is not None:
-            kinds.add("dynamic")
+        programs[name] = torch.export.export(method.module, method.runs[0], **options)
+        files[name] = io.BytesIO()
+        torch.export.save(programs[name], files[name])
     if len(programs) > 1:
-        kinds.add("methods")
         package_pt2(str(place.model), exported_programs=programs)
     else:
-        place.model.write_bytes(copies["forward"].getvalue())
+        place.model.write_bytes(files["forward"].getvalue())
     if place.model.stat().st_size > LARGEST:
         raise Refused("the row is of no use: the export has more than 100 MB")
     # Runs change buffers, which the saved programs have as they are at first.
-    for name, method in methods.items():
-        state = [(buffer, buffer.clone()) for buffer in method.module.buffers()]
-        first = copy.deepcopy(method.runs[0])
-        for number, golden in enumerate(goldens(method.module, method.runs)):
-            largest = max(largest, shows(golden))
-            label = ("" if len(methods) == 1 else f".{name}") + ("" if len(method.runs) == 1 else f".step{number}")
-            np.savez(place.folder / f"model{label}.npz", **golden)
-            if number == 0:
-                faithful(copies[name], first, golden)
-        if not all(buffer.equal(before) for buffer, before in state):
-            kinds.add("state")
-    if largest < 1e-3:
-        raise Refused(f"the row is of no use: its results are all below {largest:.1e}")
+    labels = {name: f".{name}" if len(methods) > 1 else "" for name in methods}
+    found = [run(place, method, files[name], labels[name]) for name, method in methods.items()]
+    if max(largest for largest, _ in found) < 1e-3:
+        raise Refused("the row is of no use: its results vanish")
     weights = {id(own): own.numel() for method in methods.values() for own in method.module.parameters()}
-    return {"parameters": sum(weights.values()), "kinds": sorted(kinds)}
+    kinds = {
+        "dynamic": any(method.dynamic is not None for method in methods.values()),
+        "methods": len(methods) > 1,
+        "state": any(changes for _, changes in found),
+    }
+    return {"parameters": sum(weights.values()), "kinds": [kind for kind, own in kinds.items() if own]}
+
+
+def run(place, method, file, label):
+    """Writes golden files; the largest result, and whether buffers have changed."""
+    state = [(buffer, buffer.clone()) for buffer in method.module.buffers()]
+    first, largest = copy.deepcopy(method.runs[0]), 0.0
+    for number, golden in enumerate(goldens(method.module, method.runs)):
+        largest = max(largest, shows(golden))
+        step = "" if len(method.runs) == 1 else f".step{number}"
+        np.savez(place.folder / f"model{label}{step}.npz", **golden)
+        if number == 0:
+            faithful(file, first, golden)
+    return largest, not all(buffer.equal(before) for buffer, before in state)
 
 
 def faithful(file, inputs, golden):

@@ -26,7 +26,8 @@ def compare(place, compiled, wanted, tolerances, record):
     record["error"] = largest_error(exact, wanted)
     ok, printed, complaint = place.command("check", *tolerances, compiled, *wanted)
     if not ok:
-        lines = [re.sub(r"^FAIL \S*\.pte", "", line).strip(": ") for line in printed.splitlines()]
+        lines = [line for line in printed.splitlines() if line.startswith("FAIL")]
+        lines = [re.sub(r"^FAIL \S*\.pte", "", line).strip(": ") for line in lines]
         raise Refused((" ".join(lines[:2]) or sentence(complaint))[:600])
 
 

@@ -32,11 +32,14 @@ ABBREVIATED = 160
 
 
 def page(records):
+    rows = {family: [key for key, _ in models.rows([family], [])] for family in models.FAMILIES}
+    present = {key for keys in rows.values() for key in keys}
+    records = {name: record for name, record in records.items() if name[0] in present}
     shown = [flow for flow in (FLOWS + GGML)[1:] if any(name == flow.name for _, name in records)]
-    lines = [HEAD, summary(records), ""]
-    for family in models.FAMILIES:
-        rows = list(dict.fromkeys(key for key, _ in records if key.startswith(f"{family}/")))
-        if not rows:
+    lines = [HEAD + summary(records), ""]
+    for family, keys in rows.items():
+        keys = [key for key in keys if (key, "export") in records]
+        if not keys:
             continue
         title = importlib.import_module(f"models.{family}").TITLE
         own = [flow for flow in shown if not flow.families or family in flow.families]
@@ -44,7 +47,7 @@ def page(records):
         lines += [f"## {title}: `{family}`", "", f"| model | kind | parameters | calls | {names} | speed |"]
         lines += ["|---|---|---:|---:" + "|---" * len(own) + "|---|"]
         reasons = []
-        for key in rows:
+        for key in keys:
             lines.append(line(key, records, own, reasons))
         lines += ["", *reasons, *([""] if reasons else [])]
     return "\n".join(lines).rstrip() + "\n"
@@ -87,7 +90,9 @@ def wrong(text):
 
 
 def reason(record):
-    text = record["reason"].replace("|", "\\|").replace("\n", " ")
+    # Where a machine keeps its files is of no interest.
+    text = re.sub(r"/\S*/([^/\s]+)", r"\1", record["reason"]).replace("|", "\\|").replace("\n", " ")
+    text = text.removesuffix(" 0 passed, 1 failed")
     return text if len(text) <= ABBREVIATED else text[:ABBREVIATED] + "..."
 
 
