@@ -148,7 +148,7 @@ def program(flow, row, place):
     folder.mkdir(exist_ok=True)
     # Golden files belong to the program of their name.
     compiled = folder / "model.pte"
-    arguments = flow.arguments + (["--calibrate", *place.goldens()] if flow.name == "int8" else [])
+    arguments = flow.arguments + (["--calibrate", *place.calibration()] if flow.name == "int8" else [])
     try:
         record = place.compile(compiled, *arguments, *(["--backend", "xnnpack"] if flow.on_integers else []))
         if flow.on_integers:

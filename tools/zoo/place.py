@@ -26,6 +26,11 @@ class Place:
     def goldens(self):
         return sorted(self.folder.glob("model*.npz"), key=step)
 
+    def calibration(self):
+        """Golden files as the command wants them, with the method where there are several."""
+        found = sequences(self.goldens())
+        return [f"{method}={own}" if method else own for method, sequence in found.items() for own in sequence]
+
     def command(self, *arguments):
         """Whether the command succeeded, what it printed, and what it complained about."""
         line = [self.sconce, *map(str, arguments)]

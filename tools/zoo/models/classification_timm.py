@@ -68,7 +68,6 @@ ROWS = [
     image("shvit_s1"),
     image("fasternet_t0"),
     image("mambaout_femto"),
-    image("selecsls42"),
     image("rdnet_tiny", 64),
     # Attention, alone and with convolutions.
     sized("vit_tiny_patch16_224", depth=4),
