@@ -159,7 +159,6 @@ OPERATORS = {
     "hardswish": unary(F.hardswish),
     "silu": unary(F.silu),
     "softmax": unary(lambda x: F.softmax(x, -1)),
-    "bilinear": unary(lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), IMAGES, count=4),
     "average": unary(lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), IMAGES),
     "permute": unary(lambda x: x.permute(0, 2, 3, 1).contiguous(), IMAGES, Shared),
     "pad": unary(lambda x: F.pad(x, [1, 2, 0, 3]), IMAGES, Shared),
