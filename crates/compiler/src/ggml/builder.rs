@@ -131,8 +131,13 @@ impl<'p> Builder<'p> {
 
     /// The largest values of sizes; the product of any of them is a number.
     pub(super) fn largest(&self, sizes: &[Size]) -> Result<Vec<usize>, String> {
-        let most = |size: &Size| usize::try_from(self.function.symbols.most(size)).unwrap_or(usize::MAX);
-        let sizes: Vec<usize> = sizes.iter().map(most).collect();
+        let symbols = &self.function.symbols;
+        let most =
+            |size: &Size| match i32::try_from(symbols.most(size)).ok().and_then(|most| usize::try_from(most).ok()) {
+                Some(most) => Ok(most),
+                None => Err(format!("the size {} has no upper bound", symbols.show(size))),
+            };
+        let sizes = sizes.iter().map(most).collect::<Result<Vec<usize>, String>>()?;
         match sizes.iter().try_fold(1usize, |count, &size| count.checked_mul(size.max(1))) {
             Some(_) => Ok(sizes),
             None => Err(format!("a tensor of the sizes {sizes:?} is too large")),
