@@ -341,7 +341,8 @@ impl<'m> Importer<'m, '_> {
         for ((_, arg), own) in args.iter_mut().zip(&own).filter(|(_, own)| !own.is_empty()) {
             let Arg::Value(value) = *arg else { continue };
             let ty = self.plain(value)?;
-            let shown = &ty.sizes[own.len()..];
+            let fewer = || Error::unsupported("a batch of tensors with fewer dimensions than batches");
+            let shown = ty.sizes.get(own.len()..).ok_or_else(fewer)?;
             let front = all.keys().map(|level| own.get(level).cloned().unwrap_or_else(|| 1.into()));
             let between = std::iter::repeat_n(Size::from(1), widest - shown.len());
             let sizes = front.chain(between).chain(shown.iter().cloned()).collect();
