@@ -160,6 +160,7 @@ OPERATORS = {
     "silu": unary(F.silu),
     "softmax": unary(lambda x: F.softmax(x, -1)),
     "average": unary(lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), IMAGES),
+    "requantize": unary(lambda x: x),
     "permute": unary(lambda x: x.permute(0, 2, 3, 1).contiguous(), IMAGES, Shared),
     "pad": unary(lambda x: F.pad(x, [1, 2, 0, 3]), IMAGES, Shared),
     "slice": unary(lambda x: x[:, 1:4], IMAGES, Shared),
