@@ -391,10 +391,9 @@ impl Job<'_> {
             limits: limits.filter(|_| after == k),
             ahead: (core::ptr::null(), 0),
         };
-        // SAFETY: as many addresses as the tile reads were written, and point to `channels` elements each, of the image, of
-        // padding or of the copy; the panel was cut to its length, of which `part` takes some rows; the tile lies in the
-        // block, which this task holds alone; the residual is as long as a dense output, as `conv2d` asserted, or is the
-        // tile itself, which is read before it is written. The family belongs to a held token.
+        // SAFETY: the addresses that the tile reads were written, each of `channels` elements; the panel has the rows of `part`;
+        // this task alone holds the block with the tile; the residual is as long as a dense output, as `conv2d` asserted, or the
+        // tile itself, read before it is written. The family belongs to a held token.
         unsafe { self.family.tile(rows.len(), width)(&tile) };
     }
 }

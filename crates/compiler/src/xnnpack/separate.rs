@@ -10,7 +10,7 @@
 //! it. Parameters that are found when the program runs are found by each reader; within a part that is done once.
 
 use super::quantization::{self, QUANTIZE};
-use crate::ir::{Call, Function, ValueId};
+use crate::ir::{Arg, Call, Function, ValueId};
 use std::collections::{HashMap, HashSet};
 
 /// Rewrites a method so.
@@ -58,7 +58,7 @@ impl Separation<'_> {
     fn chain(&self, value: ValueId) -> Vec<usize> {
         let maker = |value: &ValueId| self.makers.get(value).map(|&place| (place, &self.done[place]));
         let reads = |call: &Call, name: &str| match call.arg(name) {
-            crate::ir::Arg::Value(value) => Some(*value),
+            Arg::Value(value) => Some(*value),
             _ => None,
         };
         let found = || {
