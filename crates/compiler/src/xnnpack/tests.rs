@@ -261,3 +261,73 @@ fn what_cannot_be_run_is_refused_in_words() {
     let reasons: Vec<&str> = report.refused.iter().map(|refused| &*refused.reason).collect();
     assert_eq!(reasons, ["it multiplies one operand by a number (alpha)", "XNNPACK has no such operator"]);
 }
+
+/// A linear layer of two by two, of int8 weights, that reads `x`.
+fn linear_on_integers(method: &mut Method, x: ValueId) -> ValueId {
+    let integers = method.constant(ScalarType::Char, &[2, 2], vec![1, 2, 3, 4]);
+    let scales = method.floats(&[2]);
+    let zeros = method.constant(ScalarType::Long, &[2], vec![0; 16]);
+    let args = vec![
+        ("input", integers.into()),
+        ("scales", scales.into()),
+        ("zero_points", zeros.into()),
+        ("axis", 0.into()),
+        ("quant_min", (-127).into()),
+        ("quant_max", 127.into()),
+        ("dtype", ScalarType::Char.into()),
+    ];
+    let weight = method.call("quantized_decomposed::dequantize_per_channel", args, &[2, 2]);
+    method.call("aten::linear", vec![("input", x.into()), ("weight", weight.into())], &[3, 2])
+}
+
+/// Numbers made of integers whose scales are found when the program runs.
+fn through_integers(method: &mut Method, x: ValueId) -> ValueId {
+    let [scales, zeros] = [ScalarType::Double, ScalarType::Long].map(|dtype| {
+        method.function.value(Kind::Tensor(TensorType::fixed(dtype, &[3, 1])), Origin::Call, "parameters")
+    });
+    let choose = "quantized_decomposed::choose_qparams_per_token_asymmetric";
+    let args = [("input", x.into()), ("dtype", ScalarType::Char.into())];
+    method.function.body.calls.push(Call::new(choose, args, vec![scales, zeros]));
+    let args = |input: ValueId| vec![("input", input.into()), ("scales", scales.into()), ("zero_points", zeros.into())];
+    let ty = TensorType::fixed(ScalarType::Char, &[3, 2]);
+    let integers = method.call_of("quantized_decomposed::quantize_per_token", args(x), ty);
+    method.call("quantized_decomposed::dequantize_per_token", args(integers), &[3, 2])
+}
+
+#[test]
+fn every_reader_has_its_conversion_and_a_part_makes_it_once() {
+    let mut method = Method::new();
+    let x = method.input(&[3, 2]);
+    let numbers = through_integers(&mut method, x);
+    let [a, b] = [(); 2].map(|()| linear_on_integers(&mut method, numbers));
+    let mut function = method.function.clone();
+    separate::separate(&mut function);
+    let conversions = function.body.calls.iter().filter(|call| quantization::is_dynamic_step(call)).count();
+    assert_eq!(conversions, 6);
+    let reads: Vec<&Arg> = function
+        .body
+        .calls
+        .iter()
+        .filter(|call| call.operator() == Some("aten::linear"))
+        .map(|call| call.arg("input"))
+        .collect();
+    assert_ne!(reads[0], reads[1]);
+    let y = method.call("aten::add.Tensor", vec![("self", a.into()), ("other", b.into())], &[3, 2]);
+    let payload = method.payload(y);
+    let names = names(&Graph::read(&payload).unwrap());
+    assert_eq!(names.iter().filter(|name| *name == "Convert").count(), 1);
+    assert_eq!(names.iter().filter(|name| *name == "FullyConnected").count(), 2);
+}
+
+#[test]
+fn a_reader_that_needs_numbers_does_not_keep_integers_from_others() {
+    let mut method = Method::new();
+    let x = method.input(&[3, 2]);
+    let numbers = through_integers(&mut method, x);
+    method.call("aten::cumsum", vec![("self", numbers.into()), ("dim", 0.into())], &[3, 2]);
+    let a = linear_on_integers(&mut method, numbers);
+    let y = method.call("aten::cumsum", vec![("self", a.into()), ("dim", 0.into())], &[3, 2]);
+    let (program, report) = method.partitioned(y);
+    assert_eq!(names(&Graph::read(&program.delegates[0].payload).unwrap()), ["Convert", "FullyConnected"]);
+    assert_eq!(report.delegated.len(), 1);
+}
