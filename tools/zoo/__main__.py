@@ -24,6 +24,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 import models
+import official
 import report
 import torch
 from flows import available, carry_out
@@ -72,6 +73,7 @@ def warm():
     """Loads what every export needs, which the processes of the rows then have."""
     program = torch.export.export(torch.nn.Linear(1, 1), (torch.zeros(1, 1),), strict=False)
     torch.export.save(program, io.BytesIO())
+    official.warm()
 
 
 def to_do(flows, records, key, options, version):

@@ -25,6 +25,7 @@ which goes on where it was interrupted; `--row FAMILY/NAME` runs one row. [`tool
 | portable | largest error, relative to the largest result of eager PyTorch; right is what `sconce check` accepts by default |
 | xnnpack | calls that XNNPACK runs, of all; largest error |
 | int8, int8-dynamic, int4 | how far the quantised program is above its noise, in decibels; largest error against eager PyTorch on the same quantised program; right is 4e-2 relative and 1e-1 of the largest result. `nothing`: no layer became integers; `official`: more than that, but the same as the official runtime; `noise`: more, but as far as two programs of that noise are apart; `runs`: results jump at small differences, so that they are not compared |
+| official | whether the official runtime makes the same of the int8 program, bit for bit; else how many outputs are equal, and below the table the first operator that differs, which is one in float32. `refused`: it does not run there |
 | speed | against the official runtime |
 
 """
@@ -62,6 +63,8 @@ def line(key, records, shown, reasons):
             cells.append("")
         elif record["ok"]:
             cells.append(figures(record))
+            if explanation := record.get("first") or record.get("unloaded"):
+                why.setdefault(short(explanation), []).append(flow.name)
         else:
             cells.append("**no**")
             why.setdefault(reason(record), []).append(flow.name)
@@ -91,8 +94,11 @@ def wrong(text):
 
 def reason(record):
     # Where a machine keeps its files is of no interest.
-    text = re.sub(r"/\S*/([^/\s]+)", r"\1", record["reason"]).replace("|", "\\|").replace("\n", " ")
-    text = text.removesuffix(" 0 passed, 1 failed")
+    return short(re.sub(r"/\S*/([^/\s]+)", r"\1", record["reason"]).removesuffix(" 0 passed, 1 failed"))
+
+
+def short(text):
+    text = text.replace("|", "\\|").replace("\n", " ")
     return text if len(text) <= ABBREVIATED else text[:ABBREVIATED] + "..."
 
 
@@ -100,6 +106,10 @@ def figures(record):
     """What a flow that went well has to show."""
     if "parameters" in record:
         return f"{record['parameters']:,} parameters"
+    if "unloaded" in record:
+        return "refused"
+    if "equal" in record:
+        return "equal" if record["equal"] == 1 else f"{record['equal']:.2%}"
     parts = []
     if "integers" in record and not record["integers"]:
         parts.append("nothing")
