@@ -61,6 +61,24 @@ class Shared(Sample):
         self.result = self.grids[0]
 
 
+class Chain(Sample):
+    """Operators one after the other, each on bytes; those that only move or limit elements keep their grid."""
+
+    def __init__(self, draw, steps, shape):
+        super().__init__(draw, None, [shape])
+        self.steps, grid = [], self.grids[0]
+        for function, keeps in steps:
+            scale, zero = grid
+            grid = grid if keeps else (float(np.float32(scale * 2 ** draw.uniform(-1, 1))), draw.randint(-128, 127))
+            self.steps.append((function, grid))
+
+    def __call__(self, inputs):
+        [value] = [through_bytes(x, *grid) for x, grid in zip(inputs, self.grids)]
+        for function, grid in self.steps:
+            value = through_bytes(function(value), *grid)
+        return value
+
+
 def program(samples):
     """A case that computes all samples."""
     inputs, parts = [list(sample.inputs()) for sample in samples], {}
@@ -138,6 +156,31 @@ def linears(draw):
     return [weighted(draw, F.linear, (m, k), (n, k), 0, k, place % 2) for place, (m, k, n) in enumerate(sizes)]
 
 
+# Operators of one image, and whether the result has the grid of the operand.
+STEPS = {
+    "relu": (F.relu, True),
+    "hardtanh": (lambda x: F.hardtanh(x, -0.3, 0.7), True),
+    "max_pool": (lambda x: F.max_pool2d(x, 2, 1), True),
+    "pad": (lambda x: F.pad(x, [1, 0, 0, 2]), True),
+    "slice": (lambda x: x[:, :, 1:], True),
+    "turn": (lambda x: x.transpose(2, 3).contiguous(), True),
+    "twice": (lambda x: torch.cat([x, x], 1), True),
+    "sigmoid": (torch.sigmoid, False),
+    "hardswish": (F.hardswish, False),
+    "add": (lambda x: x + x, False),
+    "gate": (lambda x: x * x.mean((2, 3), keepdim=True), False),
+    "average": (lambda x: F.avg_pool2d(x, 2, count_include_pad=False), False),
+    "requantize": (lambda x: x, False),
+}
+
+
+def chains(first):
+    """Each operator before, or after, one that limits or moves: kernels take these over where they can."""
+    others = [name for name in STEPS if name not in first]
+    pairs = [(one, other) for one in others for other in first]
+    return lambda draw: [Chain(draw, [STEPS[name] for name in pair], (1, 8, 6, 7)) for pair in pairs]
+
+
 OPERATORS = {
     "add": binary(torch.add),
     "add_relu": binary(lambda a, b: F.relu(a + b)),
@@ -168,6 +211,9 @@ OPERATORS = {
     "depthwise": convolutions("depthwise"),
     "transposed": convolutions("transposed"),
     "linear": linears,
+    "then_limits": chains(["relu", "hardtanh"]),
+    "then_moved": chains(["max_pool", "slice", "twice"]),
+    "then_function": chains(["sigmoid", "add"]),
 }
 
 

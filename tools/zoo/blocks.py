@@ -1,7 +1,7 @@
 """What small blocks of weights cost: eager PyTorch on weights rounded to groups of as many bits as ggml's blocks have.
 
-ggml's quantisers search for better scales than these, and its products round activations too, so that a program need not
-give the same numbers; it must be about as far above its noise.
+Products round what they multiply with these weights to blocks of 8 bits, so that is done here too. ggml's quantisers search
+for better scales than these, so that a program need not give the same numbers; it must be about as far above its noise.
 """
 
 import copy
@@ -24,16 +24,37 @@ LARGE = 256
 LEAST = 1024
 
 
-def rounded(weight, kind):
-    """A weight as blocks of a kind have it."""
-    if weight.shape[-1] % 32 or weight.numel() < LEAST:
-        return weight
-    bits, group, offset = BLOCKS["q8_0" if kind.endswith("_k") and weight.shape[-1] % LARGE else kind]
-    groups = weight.unflatten(-1, (-1, group))
+def suited(columns, kind):
+    """The kind of blocks for rows of so many weights."""
+    return "q8_0" if kind.endswith("_k") and columns % LARGE else kind
+
+
+def in_groups(values, bits, group, offset):
+    groups = values.unflatten(-1, (-1, group))
     low = groups.amin(-1, keepdim=True).clamp(max=0) if offset else -groups.abs().amax(-1, keepdim=True)
     high = groups.amax(-1, keepdim=True) if offset else -low
     step = ((high - low) / (2**bits - 1)).clamp(min=1e-12)
-    return (((groups - low) / step).round() * step + low).view_as(weight)
+    return (((groups - low) / step).round() * step + low).view_as(values)
+
+
+def is_rounded(weight):
+    return weight.shape[-1] % 32 == 0 and weight.numel() >= LEAST
+
+
+def rounded(weight, kind):
+    """A weight as blocks of a kind have it."""
+    return in_groups(weight, *BLOCKS[suited(weight.shape[-1], kind)]) if is_rounded(weight) else weight
+
+
+def rounds_operands(kind):
+    """A hook for a linear layer on weights of a kind: rounds what they are multiplied with."""
+
+    def hook(layer, arguments):
+        [values] = arguments
+        group = LARGE if suited(values.shape[-1], kind).endswith("_k") else 32
+        return (in_groups(values, 8, group, False),)
+
+    return hook
 
 
 def golden(row, kind):
@@ -42,6 +63,8 @@ def golden(row, kind):
     for name, method in row.methods().items():
         module = copy.deepcopy(method.module)
         for own in module.modules():
+            if isinstance(own, nn.Linear) and is_rounded(own.weight):
+                own.register_forward_pre_hook(rounds_operands(kind))
             if isinstance(own, (nn.Linear, nn.Embedding)):
                 own.weight.data = rounded(own.weight.data, kind)
         with torch.no_grad():

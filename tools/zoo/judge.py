@@ -144,7 +144,7 @@ def in_blocks(place, compiled, row, kind, record):
             expected.add(floating, {key: found[key] for key in found if key.startswith("out")})
     record["decibels"], record["expected"] = own.decibels(), expected.decibels()
     if record["decibels"] is not None and record["decibels"] < (record["expected"] or 99) - MARGIN_OF_BLOCKS:
-        raise Refused(f"{record['decibels']} dB above its noise; rounded weights alone are {record['expected']} dB")
+        raise Refused(f"{record['decibels']} dB above its noise; PyTorch on rounded weights {record['expected']} dB")
 
 
 def run(place, compiled, golden, method=None):

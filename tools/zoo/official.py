@@ -55,6 +55,6 @@ def judge(place, compiled):
     equal = sum(agree_official.compare(*pair)[0] * pair[0].size for pair in pairs) / max(size, 1)
     if equal == 1:
         return {"equal": 1.0}
-    first = agree_official.first_difference(place.sconce, place.model, inputs, *place.calibration())
+    first = agree_official.first_difference(place.sconce, place.model, inputs, golden)
     said = str(first) if first else "no value differs when all are outputs"
     return {"equal": equal, "first": said, "integers_differ": first is not None and first.on_grid}

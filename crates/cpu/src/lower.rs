@@ -16,7 +16,7 @@ pub(crate) fn lower(graph: &mut Graph, rounding: Rounding, constants: &dyn Const
     passes::fold_pads(graph);
     passes::fold_affine(graph, constants);
     // Limits of quantised products belong to them, whether or not the products are computed in bytes.
-    passes::fuse_steps(graph, |node, _| is_product(node) && node.then.is_empty());
+    passes::fuse_steps(graph, |_, node, _| is_product(node) && node.then.is_empty());
     passes::compute_in_float(graph, |graph, node| takes(graph, node, rounding));
     passes::fold_numbers(graph, constants);
     passes::find_functions(graph);
@@ -36,22 +36,24 @@ fn is_product(node: &Node) -> bool {
     matches!(node.op, Op::Conv2d { .. } | Op::ConvTranspose2d { .. } | Op::DepthwiseConv2d { .. } | Op::Linear { .. })
 }
 
-/// Whether a node can have so many more steps after it.
-fn takes_more_steps(node: &Node, more: usize) -> bool {
-    let alone = matches!(
-        node.op,
-        Op::Compare { .. }
-            | Op::Not
-            | Op::Any
-            | Op::Fill { .. }
-            | Op::Transpose { .. }
-            | Op::Slice { .. }
-            | Op::Concat { .. }
-            | Op::Pad { .. }
-            | Op::Reshape { .. }
-            | Op::Copy
-            | Op::ArgMaxPool2d { .. }
-    );
+/// Whether a node can have `more` further steps after it.
+fn takes_more_steps(graph: &Graph, node: &Node, more: usize) -> bool {
+    let pools_integers = matches!(node.op, Op::MaxPool2d { .. }) && graph.ty(node.outputs[0]).quantized().is_some();
+    let alone = pools_integers
+        || matches!(
+            node.op,
+            Op::Compare { .. }
+                | Op::Not
+                | Op::Any
+                | Op::Fill { .. }
+                | Op::Transpose { .. }
+                | Op::Slice { .. }
+                | Op::Concat { .. }
+                | Op::Pad { .. }
+                | Op::Reshape { .. }
+                | Op::Copy
+                | Op::ArgMaxPool2d { .. }
+        );
     !alone && node.then.len() + more <= MOST_AFTER
 }
 

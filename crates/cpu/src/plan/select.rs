@@ -465,7 +465,8 @@ impl Site<'_> {
         let step = Pool { kind, windows, after: self.after(1), pixels };
         match kind {
             PoolKind::MaxInt8 => {
-                matches!(self.kind(self.node.outputs[0])?, Kind::Int8(..)).then(|| self.step(step, 1, 0))
+                let alone = self.node.then.is_empty() && matches!(self.kind(self.node.outputs[0])?, Kind::Int8(..));
+                alone.then(|| self.step(step, 1, 0))
             }
             PoolKind::Mean | PoolKind::Max => self.floats(step),
         }

@@ -11,7 +11,7 @@ use crate::op::{Combine, Function, Op};
 use crate::types::Element;
 
 /// Fuses where `takes` says that a node can have so many more steps; answers how many nodes moved.
-pub fn fuse_steps(graph: &mut Graph, takes: impl Fn(&Node, usize) -> bool) -> usize {
+pub fn fuse_steps(graph: &mut Graph, takes: impl Fn(&Graph, &Node, usize) -> bool) -> usize {
     let (mut makers, counts) = (graph.makers(), graph.read_counts());
     let mut moved = vec![false; graph.nodes.len()];
     // What is fused stands where its reader was: those that come later find it there, and those before are not concerned.
@@ -35,9 +35,9 @@ pub fn fuse_steps(graph: &mut Graph, takes: impl Fn(&Node, usize) -> bool) -> us
 
 impl Around<'_> {
     /// The node that takes over a reader as a further step, and that step.
-    fn step(&self, reader: usize, takes: impl Fn(&Node, usize) -> bool) -> Option<(usize, Then)> {
+    fn step(&self, reader: usize, takes: impl Fn(&Graph, &Node, usize) -> bool) -> Option<(usize, Then)> {
         let (graph, makers, node) = (self.graph, self.makers, &self.graph.nodes[reader]);
-        let takes = |maker: &Node| takes(maker, 1 + node.then.len());
+        let takes = |maker: &Node| takes(graph, maker, 1 + node.then.len());
         let exact = |value: ValueId| matches!(graph.ty(value).element, Element::Plain(_));
         match (&node.op, node.inputs.as_slice()) {
             (Op::Map(limits @ Function::Clamp { .. }), &[x]) if graph.ty(x).quantized().is_some() => {
@@ -84,7 +84,7 @@ mod tests {
                     %6: float32[1, 8] = clamp %5 {low: 0, high: inf}\n\
                     output %6\n";
         let mut graph = crate::parse(text).unwrap();
-        assert_eq!(fuse_steps(&mut graph, |node, _| matches!(node.op, Op::Linear { .. })), 3);
+        assert_eq!(fuse_steps(&mut graph, |_, node, _| matches!(node.op, Op::Linear { .. })), 3);
         crate::verify(&graph).unwrap();
         graph.compact();
         let expected = "%0: float32[1, 4] = input\n\
@@ -105,7 +105,7 @@ mod tests {
                     %3: float32[4] = tanh %2 then clamp {low: 0, high: 1}\n\
                     output %3\n";
         let mut graph = crate::parse(text).unwrap();
-        assert_eq!(fuse_steps(&mut graph, |node, more| node.then.len() + more <= 4), 1);
+        assert_eq!(fuse_steps(&mut graph, |_, node, more| node.then.len() + more <= 4), 1);
         assert_eq!(graph.nodes.iter().map(|node| node.then.len()).collect::<Vec<_>>(), [3, 1]);
     }
 
@@ -116,7 +116,7 @@ mod tests {
                     %2: float32[4] = abs %1\n\
                     output %1, %2\n";
         let mut graph = crate::parse(text).unwrap();
-        assert_eq!(fuse_steps(&mut graph, |_, _| true), 0);
+        assert_eq!(fuse_steps(&mut graph, |_, _, _| true), 0);
     }
 
     #[test]
@@ -127,7 +127,7 @@ mod tests {
                     %3: q8{scale: 0.5, zero: 1}[4] = clamp %2 {low: 0, high: 5}\n\
                     output %3\n";
         let mut graph = crate::parse(text).unwrap();
-        assert_eq!(fuse_steps(&mut graph, |_, _| true), 1);
+        assert_eq!(fuse_steps(&mut graph, |_, _, _| true), 1);
         assert_eq!(graph.nodes[0].then, [Then::Apply(Function::Clamp { low: 0.0, high: 6.0 })]);
         assert_eq!(graph.nodes.len(), 2);
     }
