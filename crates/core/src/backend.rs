@@ -26,49 +26,17 @@ pub trait Backend: Send + Sync {
         processed: &[u8],
         specs: CompileSpecs<'_>,
     ) -> Result<Owned<dyn Delegate>, Fault>;
-
-    /// Sets an option for delegates made from now on.
-    fn set_option(&self, _option: RuntimeOption<'_>) -> Result<(), Fault> {
-        Err(Fault::new(crate::Code::NotSupported, "this backend has no such option"))
-    }
-
-    /// Reads an option.
-    fn option(&self, _key: &str) -> Option<OptionValue<'_>> {
-        None
-    }
 }
 
 /// A delegated part of a program, ready to run.
-pub trait Delegate: Send + Sync {
+pub trait Delegate: Any + Send + Sync {
     /// How many of a call's last arguments are outputs.
     fn outputs(&self) -> usize;
-
-    /// Bytes of memory that it holds, and bytes that each session's state will hold.
-    fn footprint(&self) -> (usize, usize) {
-        (0, 0)
-    }
 
     /// Bytes of scratch that a call asks for.
     fn scratch(&self) -> usize {
         0
     }
-
-    /// Writes what it will do on so many threads, a line for each step. Nothing, if it has no more to say.
-    fn print_plan(&self, _threads: usize, _out: &mut dyn core::fmt::Write) -> core::fmt::Result {
-        Ok(())
-    }
-
-    /// Takes the time of every step of a session from now on, where there are steps.
-    fn watch(&self, _state: &mut dyn State) {}
-
-    /// Writes what the steps of a session took since, a line for each.
-    fn print_times(&self, _state: &mut dyn State, _out: &mut dyn core::fmt::Write) -> core::fmt::Result {
-        Ok(())
-    }
-
-    /// Gives what it has made of its weights so far, each under the name by which a later delegate of the same part looks
-    /// for it among the data from beside the program.
-    fn packed(&self, _sink: &mut dyn FnMut(&str, &[u8])) {}
 
     /// Makes the state of one session.
     fn new_state(&self) -> Result<Owned<dyn State>, Fault>;
@@ -81,6 +49,13 @@ pub trait Delegate: Send + Sync {
 
     /// Runs. Arguments are inputs, then outputs; outputs are resized by taking them.
     fn execute(&self, state: &mut dyn State, call: &mut Call<'_>) -> Result<(), Fault>;
+}
+
+impl dyn Delegate {
+    /// The delegate as the type that its backend made, for those who know more of it than that it runs.
+    pub fn downcast_ref<T: 'static>(&self) -> Option<&T> {
+        (self as &dyn Any).downcast_ref()
+    }
 }
 
 /// What a delegate keeps per session.
@@ -167,6 +142,11 @@ pub enum OptionValue<'a> {
 pub struct CompileSpecs<'a>(pub(crate) sconce_format::flatbuf::Vector<'a, sconce_format::pte::CompileSpec<'a>>);
 
 impl<'a> CompileSpecs<'a> {
+    /// Those of a delegate.
+    pub fn of(delegate: sconce_format::pte::BackendDelegate<'a>) -> Self {
+        Self(delegate.compile_specs())
+    }
+
     /// The value under a key.
     pub fn get(&self, key: &str) -> Option<&'a [u8]> {
         self.iter().find(|(name, _)| *name == key).map(|(_, value)| value)

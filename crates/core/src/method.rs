@@ -263,7 +263,7 @@ impl<'a> Method<'a> {
         if !backend.is_available() {
             return Err(Error::BackendUnavailable { delegate: number });
         }
-        let specs = CompileSpecs(delegate.compile_specs());
+        let specs = CompileSpecs::of(delegate);
         let (program, method) = (self.program, self.name());
         let init = |bytes, position| {
             let context = InitContext { program, method, options, parallel, explain, position };

@@ -7,6 +7,7 @@
 //!
 //! | module | the one thing it knows |
 //! |---|---|
+//! | `engine` | what this engine is to those who join graphs with engines |
 //! | `lower` | which passes a graph goes through |
 //! | `lowered` | for which sizes the form holds that they brought it into |
 //! | `quantize` | which quantised nodes are computed as they are |
@@ -18,6 +19,7 @@
 //! | `weights` | constants as numbers, and packed weights |
 #![deny(unsafe_code)]
 
+mod engine;
 mod lower;
 mod lowered;
 mod memory;
@@ -29,6 +31,7 @@ mod steps;
 mod twins;
 mod weights;
 
-pub use model::{Error, LITTLE, Model, Options, Rounding, Session};
+pub use engine::Cpu;
+pub use model::{Model, Options, Session};
 pub use plan::{Plan, StepView};
-pub use weights::PACKED;
+pub use sconce_graph::engine::{Error, Rounding};

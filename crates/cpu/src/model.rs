@@ -3,46 +3,23 @@
 use crate::lowered::Lowered;
 use crate::memory::{Bank, Memory, Pace};
 use crate::plan::Plan;
-use crate::profile::{Times, print_estimates};
+use crate::profile::{Times, report};
 use crate::steps::Context;
 use crate::weights::{Known, check, model_name, packed_prefix};
+use sconce_graph::engine::{self, Error, PlanReport, Rounding};
 use sconce_graph::{Constants, Graph, Shape, infer};
 use sconce_kernels::{Isa, Parallel};
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, TryLockError};
 
 /// Plans that a model keeps.
 const PLANS: usize = 8;
 /// Forms of a graph that a model keeps for sizes that the first one is not for.
 const FORMS: usize = 2;
-/// Constants of at most so many bytes, those of a page, come from a file with what lies around them. Larger ones that are read
-/// where they are, page by page, are worth asking for ([`Constants::will_read`]).
-pub const LITTLE: usize = 4096;
+/// Constants up to a page come from a file with their neighbours. Larger ones that are read in place are worth a prefetch
+/// ([`Constants::will_read`]).
+const PAGE: usize = 4096;
 
-/// Why a graph cannot be run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error(pub(crate) String);
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Error {}
-
-/// How sums, products and means of bytes are rounded to bytes. What is no operation on bytes in the graph is not touched by
-/// this: its numbers are computed and converted as PyTorch does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Rounding {
-    /// As XNNPACK: sums in whole numbers with halves up, means with the zero added before they are rounded to even.
-    #[default]
-    Xnnpack,
-    /// As PyTorch: in `float32`, to even, then the zero is added.
-    PyTorch,
-}
-
-/// What can be chosen.
+/// The options of a load as this engine takes them.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// The instructions to use.
@@ -67,20 +44,29 @@ impl Default for Options {
             rounding: Rounding::default(),
             width: 1,
             varies: true,
-            memory: usize::try_from(8u64 << 30).unwrap_or(usize::MAX / 4),
+            memory: engine::Options::default().memory,
         }
     }
 }
 
 impl Options {
-    /// What the names of weights start with that were packed for these options.
-    pub fn packed_prefix(&self) -> String {
-        packed_prefix(self.isa, self.exact)
+    /// What the options of a load come to here: the instruction set has to be one of this machine.
+    pub fn of(options: &engine::Options) -> Result<Self, Error> {
+        let engine::Options { memory, exact, rounding, width, varies, .. } = *options;
+        let own = Self { isa: Isa::detect(), memory, exact, rounding, width, varies };
+        let Some(name) = &options.instructions else { return Ok(own) };
+        own.with_instructions(name)
+            .ok_or_else(|| Error::Refused(format!("this machine lacks the instruction set {name} that was asked for")))
     }
 
     /// The same, with the instruction set of this name, if this machine has it.
     pub fn with_instructions(self, name: &str) -> Option<Self> {
         Isa::available().find(|isa| isa.name() == name).map(|isa| Self { isa, ..self })
+    }
+
+    /// What the names of weights start with that were packed for these options.
+    pub fn packed_prefix(&self) -> String {
+        packed_prefix(self.isa, self.exact)
     }
 }
 
@@ -108,8 +94,8 @@ struct Plans {
 impl Model {
     /// Makes a graph ready. Its constants must be there; they are read when a step first needs them.
     pub fn new(graph: Graph, options: Options, constants: &dyn Constants) -> Result<Self, Error> {
-        sconce_graph::verify(&graph).map_err(|invalid| Error(invalid.to_string()))?;
-        check(&graph, constants).map_err(Error)?;
+        sconce_graph::verify(&graph).map_err(|invalid| Error::Refused(invalid.to_string()))?;
+        check(&graph, constants).map_err(Error::Refused)?;
         let model = Self {
             given: options.varies.then(|| graph.clone()),
             form: Arc::new(Lowered::new(graph, &options, constants)),
@@ -118,12 +104,12 @@ impl Model {
             bank: Bank::shared(),
             pace: Pace::default(),
         };
-        model.form.packed().check(model.graph(), constants, options.memory).map_err(Error)?;
+        model.form.packed().check(model.graph(), constants, options.memory).map_err(Error::Refused)?;
         // What cannot be planned is said now, not in the first run.
         let bounds = model.bounds();
         let plan = model.plan(&bounds.iter().map(Shape::as_slice).collect::<Vec<_>>(), options.width)?;
         // Packed weights are read ahead all at once, and single pages of a file, one after the other, wait behind them.
-        for (constant, _) in plan.constants().filter(|(_, bytes)| *bytes > LITTLE) {
+        for (constant, _) in plan.constants().filter(|(_, bytes)| *bytes > PAGE) {
             constants.will_read(&model.graph().constants[constant.index()].source);
         }
         Ok(model)
@@ -150,51 +136,58 @@ impl Model {
         self.form.packed().each(&model_name(self.graph(), self.options.isa, self.options.exact), sink);
     }
 
-    /// The plan for inputs of these sizes and so many threads.
+    /// The plan for inputs of these sizes on `width` threads.
+    ///
+    /// Plans that were made before are shared by all sessions, but none waits for another: who finds the list held makes its
+    /// own plan, and nobody plans while holding it.
     pub fn plan(&self, inputs: &[&[usize]], width: usize) -> Result<Arc<Plan>, Error> {
-        let Plans { plans, forms } = &mut *self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = plans.iter().position(|plan| plan.suits(inputs, width)) {
-            plans[..=place].rotate_right(1);
-            return Ok(plans[0].clone());
+        if let Some(plan) = self.kept(|kept| kept.find(inputs, width)).flatten() {
+            return Ok(plan);
         }
-        let (form, sizes) = self.form(forms, inputs).map_err(Error)?;
-        // A plan holds the weights of its form.
-        plans.retain(|plan| plan.is_of(&self.form) || forms.iter().any(|form| plan.is_of(form)));
-        let plan = Arc::new(Plan::new(&form, sizes, &self.options, width, inputs).map_err(Error)?);
-        plans.truncate(PLANS - 1);
-        plans.insert(0, plan.clone());
+        let forms = self.kept(|kept| kept.forms.clone()).unwrap_or_default();
+        let (form, sizes) = self.form(&forms, inputs)?;
+        let plan = Plan::new(&form, sizes, &self.options, width, inputs).map_err(Error::Refused)?;
+        let plan = Arc::new(plan);
+        self.kept(|kept| kept.keep(&self.form, form, plan.clone()));
         Ok(plan)
+    }
+
+    /// Does something with what was planned so far, unless somebody else is at it.
+    fn kept<R>(&self, with: impl FnOnce(&mut Plans) -> R) -> Option<R> {
+        match self.plans.try_lock() {
+            Ok(mut plans) => Some(with(&mut plans)),
+            Err(TryLockError::Poisoned(plans)) => Some(with(&mut plans.into_inner())),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// A form of the graph that holds for inputs of these sizes, and the sizes of its values then. Where none of those that
     /// are there does, the graph is lowered once more.
-    fn form(&self, forms: &mut Vec<Arc<Lowered>>, inputs: &[&[usize]]) -> Result<(Arc<Lowered>, Vec<Shape>), String> {
+    fn form(&self, forms: &[Arc<Lowered>], inputs: &[&[usize]]) -> Result<(Arc<Lowered>, Vec<Shape>), Error> {
         let bounds = self.bounds();
         if bounds.iter().map(Shape::as_slice).eq(inputs.iter().copied()) {
-            return Ok((self.form.clone(), infer(self.graph(), inputs)?));
+            return Ok((self.form.clone(), infer(self.graph(), inputs).map_err(Error::Sizes)?));
         }
         let graph = self.given.as_ref().ok_or_else(|| {
-            format!(
+            Error::Sizes(format!(
                 "inputs have sizes {inputs:?} where {bounds:?} are declared, in a program whose sizes do not change"
-            )
+            ))
         })?;
-        let given = infer(graph, inputs)?;
-        for form in [&self.form].into_iter().chain(&*forms) {
+        let given = infer(graph, inputs).map_err(Error::Sizes)?;
+        for form in [&self.form].into_iter().chain(forms) {
             if let Some(sizes) = form.sizes(graph, &given, inputs) {
                 return Ok((form.clone(), sizes));
             }
         }
-        let form = Arc::new(Lowered::for_sizes(graph, &given, &self.options)?);
-        let sizes = infer(form.graph(), inputs)?;
-        forms.truncate(FORMS - 1);
-        forms.insert(0, form.clone());
+        let form = Arc::new(Lowered::for_sizes(graph, &given, &self.options).map_err(Error::Refused)?);
+        let sizes = infer(form.graph(), inputs).map_err(Error::Sizes)?;
         Ok((form, sizes))
     }
 
     /// What a caller keeps who will soon run the plan that was used last.
     pub fn session(&self) -> Session {
-        let plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        plans.plans.first().into_iter().for_each(|plan| self.bank.expect(plan.arena_bytes()));
+        let last = self.kept(|kept| kept.plans.first().cloned()).flatten();
+        last.iter().for_each(|plan| self.bank.expect(plan.arena_bytes()));
         Session::default()
     }
 
@@ -208,9 +201,9 @@ impl Model {
         inputs: &[&[u8]],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), Error> {
-        plan.check_arguments(inputs, outputs).map_err(Error)?;
+        plan.check_arguments(inputs, outputs).map_err(Error::Failed)?;
         let started = self.pace.start();
-        let missing = || Error(format!("there is no memory for an arena of {} bytes", plan.arena_bytes()));
+        let missing = || Error::Memory(format!("there is no memory for an arena of {} bytes", plan.arena_bytes()));
         let mut arena = self.bank.lend(par, plan.arena_bytes()).ok_or_else(missing)?;
         let form = plan.form();
         let known = Known { graph: form.graph(), constants, packed: form.packed() };
@@ -228,15 +221,36 @@ impl Model {
         Ok(())
     }
 
-    /// Writes a plan of the model, with what its steps may take on this machine.
-    pub fn print_plan(&self, plan: &Plan, out: &mut dyn fmt::Write) -> fmt::Result {
-        print_estimates(plan, self.options.isa, out)
+    /// A plan of the model, with what its steps may take on this machine.
+    pub fn report(&self, plan: &Plan) -> PlanReport {
+        report(plan, self.options.isa, None)
     }
 
-    /// Writes the last plan that a session ran, with what its steps took since [`Session::watch`].
-    pub fn print_times(&self, session: &Session, out: &mut dyn fmt::Write) -> fmt::Result {
-        let watched = session.watched.as_ref().and_then(|watched| Some((&watched.times, watched.plan.as_ref()?)));
-        watched.map_or(Ok(()), |(times, plan)| times.print(plan, self.options.isa, out))
+    /// The last plan that a session ran, with what its steps took since [`Session::watch`].
+    pub fn times(&self, session: &Session) -> Option<PlanReport> {
+        let Watched { times, plan } = session.watched.as_ref()?;
+        Some(report(plan.as_ref()?, self.options.isa, Some(times)))
+    }
+}
+
+impl Plans {
+    /// The plan for inputs of these sizes, which is then the one that was used last.
+    fn find(&mut self, inputs: &[&[usize]], width: usize) -> Option<Arc<Plan>> {
+        let place = self.plans.iter().position(|plan| plan.suits(inputs, width))?;
+        self.plans[..=place].rotate_right(1);
+        self.plans.first().cloned()
+    }
+
+    /// Keeps a plan and the form that it is for, if that is not the model's `first` one.
+    fn keep(&mut self, first: &Arc<Lowered>, form: Arc<Lowered>, plan: Arc<Plan>) {
+        if !Arc::ptr_eq(first, &form) && !self.forms.iter().any(|own| Arc::ptr_eq(own, &form)) {
+            self.forms.truncate(FORMS - 1);
+            self.forms.insert(0, form);
+        }
+        // A plan holds the weights of its form.
+        self.plans.retain(|plan| plan.is_of(first) || self.forms.iter().any(|form| plan.is_of(form)));
+        self.plans.truncate(PLANS - 1);
+        self.plans.insert(0, plan);
     }
 }
 

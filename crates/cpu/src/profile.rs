@@ -7,12 +7,12 @@
 
 use crate::plan::{Plan, StepView};
 use crate::steps::Work;
+use sconce_graph::engine::{PlanReport, StepReport};
 use sconce_kernels::bytes::Tail;
 use sconce_kernels::depthwise::int8::{Quantization, Unsigned};
 use sconce_kernels::packed::int8::{self, Kind};
 use sconce_kernels::packed::{self, Conv2d};
 use sconce_kernels::{Isa, Serial};
-use std::fmt;
 use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -104,21 +104,18 @@ fn rate(mut something: impl FnMut()) -> f64 {
     1.0 / fastest.as_secs_f64()
 }
 
-/// Writes a plan with estimates of its times.
-pub(crate) fn print_estimates(plan: &Plan, isa: Isa, out: &mut dyn fmt::Write) -> fmt::Result {
-    let (peak, threads) = (Peak::of(isa), plan.width());
-    let milliseconds = |step: &StepView| peak.estimate(step) * 1e3 / threads as f64;
-    writeln!(
-        out,
-        "{} steps, about {:.3} ms, arena of {} bytes, {threads} threads",
-        plan.steps().len(),
-        plan.steps().map(|step| milliseconds(&step)).sum::<f64>(),
-        plan.arena_bytes(),
-    )?;
-    for (index, step) in plan.steps().enumerate() {
-        writeln!(out, "{index:4} {:9.3} ms  {}  <-  {}", milliseconds(&step), step.what, step.node)?;
-    }
-    Ok(())
+/// A plan with what its steps may take, and did take if they were watched.
+pub(crate) fn report(plan: &Plan, isa: Isa, times: Option<&Times>) -> PlanReport {
+    let peak = Peak::of(isa);
+    let steps = plan.steps().enumerate().map(|(index, step)| StepReport {
+        products: step.work.floats + step.work.bytes,
+        peak: peak.seconds(step.work),
+        estimate: peak.estimate(&step),
+        time: times.and_then(|times| times.0.get(index).copied()),
+        what: step.what,
+        node: step.node,
+    });
+    PlanReport { steps: steps.collect(), arena: plan.arena_bytes(), width: plan.width() }
 }
 
 /// The fastest time of each step.
@@ -139,31 +136,6 @@ impl Times {
             }
             last = Instant::now();
         }
-    }
-
-    /// Writes a plan with its times.
-    pub(crate) fn print(&self, plan: &Plan, isa: Isa, out: &mut dyn fmt::Write) -> fmt::Result {
-        let (peak, total) = (Peak::of(isa), self.0.iter().sum::<Duration>().as_secs_f64());
-        let share = |of: f64, all: f64| if all > 0.0 { 100.0 * of / all } else { 0.0 };
-        let threads = plan.width() as f64;
-        let work = plan.steps().map(|step| step.work).fold(Work::default(), Work::plus);
-        writeln!(
-            out,
-            "{} steps, {:.3} ms, {:.1} million multiplications, {:.0} % of peak; arena of {} bytes, {threads} threads",
-            self.0.len(),
-            total * 1e3,
-            (work.floats + work.bytes) as f64 / 1e6,
-            share(peak.seconds(work), total * threads),
-            plan.arena_bytes(),
-        )?;
-        for (index, (step, time)) in plan.steps().zip(&self.0).enumerate() {
-            let (time, best) = (time.as_secs_f64(), peak.seconds(step.work));
-            let of_peak =
-                if best > 0.0 { format!("{:3.0} %", share(best, time * threads)) } else { "     ".to_owned() };
-            let (what, node, part) = (step.what, step.node, share(time, total));
-            writeln!(out, "{index:4} {:9.3} ms {part:5.1} % {of_peak}  {what}  <-  {node}", time * 1e3)?;
-        }
-        Ok(())
     }
 }
 

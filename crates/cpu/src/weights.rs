@@ -313,7 +313,7 @@ fn words<const N: usize>(bytes: &[u8], count: usize) -> impl Iterator<Item = [u8
 
 /// The name of an entry beside a program that says that there are packed weights at all. The number changes with their order,
 /// of any kernel, and with how their blocks are made up.
-pub const PACKED: &str = "sconce.packed.6";
+pub(crate) const PACKED: &str = "sconce.packed.6";
 
 /// What packed weights of a model are called: they depend on the graph, the instructions and what may be rounded.
 pub(crate) fn model_name(graph: &Graph, isa: Isa, exact: bool) -> String {

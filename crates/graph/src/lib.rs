@@ -23,11 +23,13 @@
 //! text above parses back ([`parse`]) and is what the tests of passes are written in.
 #![forbid(unsafe_code)]
 
+pub mod engine;
 mod graph;
 mod infer;
 pub mod memory;
 mod op;
 pub mod passes;
+pub mod payload;
 mod text;
 mod types;
 mod verify;

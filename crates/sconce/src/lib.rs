@@ -45,17 +45,20 @@ pub use options::{Limits, Options, Rounding};
 #[cfg(feature = "engine")]
 pub use packs::packed_beside;
 pub use registry::{Registry, get_backend_class, register_backend, register_kernel};
+/// The form of what engines run, for those who write engines and readers of payloads.
+#[cfg(feature = "engine")]
+pub use sconce_graph as graph;
 pub use session::{Needs, Outputs, Session, describe};
 pub use tensor::{Element, Input, Tensor, Value};
 pub use threads::{most_threads, too_many_threads};
 
 pub use half::{bf16, f16};
+/// What the ggml backend runs, for runtimes that are not this one.
+#[cfg(feature = "ggml")]
+pub use sconce_backends::ggml;
 /// The runtime's own types, for those who write kernels and backends.
 pub use sconce_core as core;
 pub use sconce_core::{Code, ScalarType};
-/// What the ggml backend runs, for runtimes that are not this one.
-#[cfg(feature = "ggml")]
-pub use sconce_delegates::ggml;
 /// The readers and writers of program files.
 pub use sconce_format as format;
 /// A tensor's bytes as elements, for those who write kernels.

@@ -4,7 +4,7 @@ use crate::instructions;
 use crate::map::FileBytes;
 #[cfg(feature = "engine")]
 use crate::packs::Found;
-use crate::prepared::Prepared;
+use crate::prepared::{self, Prepared};
 use crate::session::Session;
 use crate::{Buffer, Error, Input, Needs, Options, Value, threads};
 use sconce_core::{
@@ -239,7 +239,7 @@ impl Module {
     #[cfg(feature = "pack")]
     pub(crate) fn packed(&self, method: &str, sink: &mut dyn FnMut(&str, &[u8])) -> Result<(), Error> {
         let index = self.find(method)?;
-        self.shared.prepared(index)?.all_delegates().for_each(|delegate| delegate.packed(sink));
+        self.shared.prepared(index)?.parts().for_each(|part| part.packed(sink));
         Ok(())
     }
 
@@ -292,10 +292,7 @@ impl Module {
     }
 
     fn print(&self, delegate: &dyn Delegate) -> String {
-        let mut text = String::new();
-        // Writing to a string does not fail.
-        let _ = delegate.print_plan(self.threads(), &mut text);
-        text
+        prepared::part(delegate).map_or(String::new(), |part| part.plan_text(self.threads()))
     }
 
     /// Makes a session for the method `forward`.

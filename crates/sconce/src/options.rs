@@ -1,5 +1,9 @@
 //! How a module is loaded and run.
 use crate::Registry;
+#[cfg(feature = "engine")]
+use sconce_backends::Engines;
+#[cfg(feature = "engine")]
+use sconce_graph::engine::{self, Engine};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -47,9 +51,12 @@ pub struct Options {
     pub(crate) rounding: Rounding,
     pub(crate) instructions: Option<String>,
     pub(crate) packed: bool,
-    /// The instruction set of the engine, if not that of the process.
+    /// Who runs graphs, best first.
     #[cfg(feature = "engine")]
-    pub(crate) engine_set: Option<sconce_kernels::Isa>,
+    pub(crate) engines: Vec<Arc<dyn Engine>>,
+    /// The instruction set of engines, if not that of the process.
+    #[cfg(feature = "engine")]
+    pub(crate) engine_set: Option<String>,
 }
 
 /// How numbers become bytes that lie between two of them.
@@ -60,6 +67,12 @@ pub enum Rounding {
     Xnnpack,
     /// As PyTorch rounds them, so that outputs are those of the quantised program in Python.
     PyTorch,
+}
+
+/// The engines of this build, best first.
+#[cfg(feature = "engine")]
+pub(crate) fn engines() -> Vec<Arc<dyn Engine>> {
+    vec![Arc::new(sconce_cpu::Cpu)]
 }
 
 impl Default for Options {
@@ -83,6 +96,8 @@ impl Options {
             rounding: Rounding::default(),
             instructions: None,
             packed: true,
+            #[cfg(feature = "engine")]
+            engines: engines(),
             #[cfg(feature = "engine")]
             engine_set: None,
         }
@@ -134,16 +149,37 @@ impl Options {
         self
     }
 
-    /// Options of the CPU engine for so many threads.
+    /// An engine that is offered the nodes of graphs before those of this build and those added before it.
     #[cfg(feature = "engine")]
-    pub(crate) fn engine(&self, width: usize) -> sconce_cpu::Options {
-        let defaults = sconce_cpu::Options::default();
-        let isa = self.engine_set.unwrap_or(defaults.isa);
+    pub fn engine(mut self, engine: impl Engine + 'static) -> Self {
+        self.engines.insert(0, Arc::new(engine));
+        self
+    }
+
+    /// Who runs the graphs of a program, for runs on so many threads.
+    #[cfg(feature = "engine")]
+    pub(crate) fn engines(&self, width: usize, varies: bool) -> Engines {
         let rounding = match self.rounding {
-            Rounding::Xnnpack => sconce_cpu::Rounding::Xnnpack,
-            Rounding::PyTorch => sconce_cpu::Rounding::PyTorch,
+            Rounding::Xnnpack => engine::Rounding::Xnnpack,
+            Rounding::PyTorch => engine::Rounding::PyTorch,
         };
-        sconce_cpu::Options { isa, exact: self.exact, rounding, memory: self.limits.memory, width, varies: true }
+        let options = engine::Options {
+            exact: self.exact,
+            rounding,
+            memory: self.limits.memory,
+            width,
+            varies,
+            instructions: self.engine_set.clone(),
+            ..engine::Options::default()
+        };
+        Engines { list: self.engines.clone(), options }
+    }
+
+    /// The weights that an engine packs under these options.
+    #[cfg(feature = "engine")]
+    pub(crate) fn packs(&self) -> Option<engine::Packs> {
+        let Engines { list, options } = self.engines(1, true);
+        list.iter().find_map(|engine| engine.packs(&options))
     }
 
     /// Whether a program that is loaded from `MODEL.pte` takes the weights in `MODEL.packed.ptd`, if there is such a file

@@ -12,7 +12,6 @@ use crate::external::External;
 use crate::map::FileBytes;
 use crate::{Options, PackedWeights};
 use sconce_core::{NamedData as _, Part, Program};
-use sconce_cpu::PACKED;
 use sconce_format::pte::Payload;
 use std::collections::HashSet;
 use std::io;
@@ -194,8 +193,8 @@ impl Found {
         let reason = match layers {
             _ if by_themselves => "each operator runs by itself".to_owned(),
             0 => {
-                let exact = if options.exact { " without Winograd's method" } else { "" };
-                format!("it holds none for {}{exact}", options.engine(1).isa.name())
+                let kind = options.packs().map_or("these engines".to_owned(), |packs| packs.kind);
+                format!("it holds none for {kind}")
             }
             layers => return (packs, PackedWeights::Used { file: path, layers }),
         };
@@ -218,9 +217,10 @@ impl Found {
         let mut packs = External::default();
         packs.add(&name, self.file.map_err(|error| error.to_string())?).map_err(|error| error.to_string())?;
         let mut ahead = Ahead::default();
-        let layers = packs.take_ahead(&options.engine(1).packed_prefix(), &mut ahead);
+        let own = options.packs().ok_or("no engine takes packed weights")?;
+        let layers = packs.take_ahead(&own.prefix, &mut ahead);
         ahead.fetch();
-        let entry = packs.find(PACKED).and_then(|entry| packs.bytes(entry)).and_then(|bytes| bytes.as_array());
+        let entry = packs.find(own.mark).and_then(|entry| packs.bytes(entry)).and_then(|bytes| bytes.as_array());
         let entry = entry.ok_or("it holds no weights in the order that this version takes them")?;
         match Identity::of(program, file, external, &samples).is(entry, || digest_of_all(program, external)) {
             true => Ok((packs, layers)),
@@ -231,7 +231,7 @@ impl Found {
 
 #[cfg(feature = "pack")]
 mod write {
-    use super::{Identity, PACKED, digest_of_all, samples};
+    use super::{Identity, digest_of_all, samples};
     use crate::{Error, Input, Module, Options, Source, Tensor, instruction_sets};
     use sconce_core::ValueInfo;
     use sconce_format::ptd::model::{Data, Entry};
@@ -246,14 +246,15 @@ mod write {
             let mut data = Data::default();
             for name in sets {
                 let unknown = || Error::InstructionSet { name: (*name).to_owned(), available: instruction_sets() };
-                let set = Isa::available().find(|isa| isa.name() == *name).ok_or_else(unknown)?;
-                let options = Options { engine_set: Some(set), packed: false, ..self.clone() };
+                Isa::available().find(|isa| isa.name() == *name).ok_or_else(unknown)?;
+                let options = Options { engine_set: Some((*name).to_owned()), packed: false, ..self.clone() };
+                let Some(packs) = options.packs() else { continue };
                 let module = options.load(source.clone())?;
                 if data.entries.is_empty() {
                     let program = module.program();
                     let external = module.external();
                     let identity = Identity::of(program, module.file(), external, &samples(program));
-                    data.entries.push(entry(PACKED, &identity.write(digest_of_all(program, external))));
+                    data.entries.push(entry(packs.mark, &identity.write(digest_of_all(program, external))));
                 }
                 for method in module.methods() {
                     run_on_zeros(&module, &method)?;

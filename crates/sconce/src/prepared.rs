@@ -2,7 +2,7 @@
 //! the delegates, and which inputs need no copy.
 //!
 //! Operators that compute from constants alone run once (see [`folding`](crate::folding)). Runs of kernel calls that the
-//! CPU engine can take become regions. Which comes first matters: regions want to know small constants (the 3 and 6 of a
+//! engines can take become regions. Which comes first matters: regions want to know small constants (the 3 and 6 of a
 //! hard swish), but prefer large ones, such as weights to be transposed, as they are in the file. So small results come
 //! first, then regions, then the rest. A delegate whose calls all lie in regions joined their plans with its whole graph,
 //! and is not made.
@@ -10,7 +10,8 @@ use crate::folding::{Candidate, Folding, candidates};
 use crate::lending::Decided;
 use crate::module::Shared;
 use crate::session::{Blocks, Context, Needs};
-use crate::{Error, Options, Rounding};
+use crate::{Error, Options};
+use engines::Imports;
 use sconce_core::{
     Call, Code, Delegate, DelegateState, Error as CoreError, Execution, Fault, Method, OptionValue, Owned, Quiet,
     Region, RuntimeOption, Site,
@@ -64,20 +65,21 @@ impl Prepared {
         let found = candidates(view, &*options.registry, &loaded.kernels, options.limits.folded);
         let (needs, state) = Needs::of(shared, method)?;
         let mut blocks = Blocks::new(view, &needs, state)?;
+        let imports = Imports::of(shared, view);
         if !options.plan {
             let folding = fold(shared, method, &mut blocks, &found)?;
-            return Self::with(shared, method, needs, folding, (Vec::new(), None));
+            return Self::with(shared, method, needs, folding, (Vec::new(), None), imports);
         }
         let is_small = |candidate: &Candidate| candidate.bytes <= SMALL;
         let small: Vec<_> = found.iter().copied().filter(is_small).collect();
         let folding = fold(shared, method, &mut blocks, &small)?;
-        let (regions, unplanned) = regions(shared, method, &mut blocks, &folding)?;
+        let (regions, unplanned) = engines::regions(shared, method, &mut blocks, &folding, &imports)?;
         let inside = |candidate: &Candidate| {
             regions.iter().any(|region: &Planned| region.instructions.contains(&candidate.instruction))
         };
         let rest: Vec<_> = found.into_iter().filter(|candidate| is_small(candidate) || !inside(candidate)).collect();
         let folding = if rest.len() == small.len() { folding } else { fold(shared, method, &mut blocks, &rest)? };
-        Self::with(shared, method, needs, folding, (regions, unplanned))
+        Self::with(shared, method, needs, folding, (regions, unplanned), imports)
     }
 
     /// What follows from results and regions.
@@ -87,8 +89,9 @@ impl Prepared {
         needs: Needs,
         folding: Folding,
         (regions, unplanned): Regions,
+        imports: Imports,
     ) -> Result<Self, Error> {
-        let delegates = delegates(shared, method, &regions)?;
+        let delegates = delegates(shared, method, &regions, imports)?;
         let decided = Decided {
             method: shared.method(method),
             registry: &*shared.options.registry,
@@ -108,6 +111,12 @@ impl Prepared {
     /// The delegates of the method, then those of the regions. States are in this order.
     pub(crate) fn all_delegates(&self) -> impl Iterator<Item = &Owned<dyn Delegate>> {
         self.delegates.iter().chain(self.regions.iter().map(|planned| &planned.delegate))
+    }
+
+    /// What of the method runs on engines.
+    #[cfg(feature = "pack")]
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.all_delegates().filter_map(|delegate| part(&**delegate))
     }
 
     /// The regions as the core takes them.
@@ -170,11 +179,19 @@ impl Delegate for Joined {
 }
 
 /// The delegates of a method, but for those that joined regions.
-fn delegates(shared: &Shared, method: usize, regions: &[Planned]) -> Result<Vec<Owned<dyn Delegate>>, Error> {
+fn delegates(
+    shared: &Shared,
+    method: usize,
+    regions: &[Planned],
+    mut imports: Imports,
+) -> Result<Vec<Owned<dyn Delegate>>, Error> {
     let (view, registry, options) = (shared.method(method), &*shared.options.registry, told(&shared.options));
     let make = |(index, joined): (usize, bool)| {
         if joined {
             return Ok(Owned::from_box(Box::new(Joined) as Box<dyn Delegate>));
+        }
+        if let Some(made) = imports.delegate(shared, view, index) {
+            return made;
         }
         let reason = RefCell::new(String::new());
         let explain = |sentence: &dyn std::fmt::Display| *reason.borrow_mut() = sentence.to_string();
@@ -199,23 +216,10 @@ fn joined(view: Method<'_>, regions: &[Planned]) -> Vec<bool> {
     inside.into_iter().zip(outside).map(|(inside, outside)| inside && !outside).collect()
 }
 
-/// What delegates are told.
+/// What delegates are told that are not graphs.
 fn told(options: &Options) -> Vec<RuntimeOption<'static>> {
-    let mut said = Vec::new();
-    if options.exact {
-        said.push(RuntimeOption { key: "exact", value: OptionValue::Bool(true) });
-    }
-    if options.rounding == Rounding::PyTorch {
-        said.push(RuntimeOption { key: "rounding", value: OptionValue::Str("pytorch") });
-    }
-    if let Ok(bytes) = i64::try_from(options.limits.memory) {
-        said.push(RuntimeOption { key: "memory_limit", value: OptionValue::Int(bytes) });
-    }
-    #[cfg(feature = "engine")]
-    if let Some(set) = options.engine_set {
-        said.push(RuntimeOption { key: "instructions", value: OptionValue::Str(set.name()) });
-    }
-    said
+    let memory = i64::try_from(options.limits.memory).ok();
+    Vec::from_iter(memory.map(|bytes| RuntimeOption { key: "memory_limit", value: OptionValue::Int(bytes) }))
 }
 
 fn delegate_error(method: Method<'_>, index: usize, error: CoreError, reason: String) -> Error {
@@ -230,49 +234,11 @@ fn delegate_error(method: Method<'_>, index: usize, error: CoreError, reason: St
 /// Runs of calls, and why others are not among them.
 type Regions = (Vec<Planned>, Option<String>);
 
-/// The runs of calls that the CPU engine takes, given the results that are known.
+/// What of a method runs on engines.
 #[cfg(feature = "engine")]
-fn regions(shared: &Shared, method: usize, blocks: &mut Blocks, folding: &Folding) -> Result<Regions, Error> {
-    use sconce_core::{DataLoader as _, Parallel as _, Registry as _};
-    use sconce_delegates::calls::{self, Callee, Known};
-    use sconce_format::pte::KernelTypes;
-
-    let (loaded, view, registry) = (shared.loaded(method)?, shared.method(method), &shared.options.registry);
-    let callee = |op: usize| {
-        let id = *loaded.kernels.get(op)?;
-        Some(Callee { writes: registry.kernel(id)?.writes(), standard: registry.is_standard(id) })
-    };
-    let is_folded = |instruction: u32| folding.skips(instruction);
-    let graphs = calls::graphs(view, |backend| registry.is_built_in(backend));
-    let found = blocks.execute(alone(shared, method), &mut [], |execution| {
-        let execution = &*execution;
-        let bytes = |value: u32| match folding.result(value) {
-            Some(bytes) => Some(bytes),
-            None => match view.plan().values().get(usize::try_from(value).ok()?)?.val() {
-                KernelTypes::Tensor(tensor) if tensor.is_constant() => {
-                    execution.tensor(value).ok().map(|tensor| tensor.data)
-                }
-                _ => None,
-            },
-        };
-        let known = Known { callee: &callee, is_folded: &is_folded, bytes: &bytes, graphs: &graphs };
-        let found = calls::regions(view, &known, shared.options.engine(shared.pool.width()));
-        // Of constants that go into a region as they are, single pages would wait behind the packed weights, one after the other.
-        let given = found.regions.iter().flat_map(|region| &region.args);
-        let constants = given.filter_map(|&value| bytes(value));
-        constants.filter(|bytes| bytes.len() > sconce_cpu::LITTLE).for_each(|bytes| shared.loader.will_read(bytes));
-        found
-    })?;
-    let planned = found.regions.into_iter().map(|region| Planned {
-        instructions: region.instructions,
-        calls: region.calls,
-        args: region.args.iter().flat_map(|value| value.to_le_bytes()).collect(),
-        delegate: region.delegate,
-    });
-    Ok((planned.collect(), found.reason))
-}
-
+mod engines;
 #[cfg(not(feature = "engine"))]
-fn regions(_: &Shared, _: usize, _: &mut Blocks, _: &Folding) -> Result<Regions, Error> {
-    Ok((Vec::new(), None))
-}
+#[path = "prepared/no_engines.rs"]
+mod engines;
+
+pub(crate) use engines::{Part, part};

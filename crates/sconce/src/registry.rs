@@ -3,8 +3,12 @@
 //! A registry is a value: it starts from the default or from nothing, grows, and is passed to the loader through
 //! [`Options::registry`](crate::Options::registry). Backends and kernels that a whole process should know are registered
 //! once with [`register_backend`] and [`register_kernel`]; every default registry made later has them.
+#[cfg(feature = "engine")]
+use sconce_backends::{Engines, GraphBackend};
 use sconce_core::{Backend, Kernel, KernelId, Op};
 use sconce_format::pte::Operator;
+#[cfg(feature = "engine")]
+use sconce_graph::payload::Payload;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Kernels and backends by name.
@@ -12,7 +16,39 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub struct Registry {
     tables: Vec<&'static [Op]>,
     custom: Vec<(String, Arc<dyn Kernel>)>,
-    backends: Vec<Arc<dyn Backend>>,
+    backends: Vec<Entry>,
+}
+
+/// Who runs what was delegated under a name.
+#[derive(Clone)]
+enum Entry {
+    /// The engines of the load: the payload is a graph.
+    #[cfg(feature = "engine")]
+    Graph(Arc<GraphBackend>),
+    /// The backend by itself.
+    Whole(Arc<dyn Backend>),
+}
+
+impl Entry {
+    fn backend(&self) -> &dyn Backend {
+        match self {
+            #[cfg(feature = "engine")]
+            Self::Graph(backend) => &**backend,
+            Self::Whole(backend) => &**backend,
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.backend().name()
+    }
+
+    fn shared(&self) -> Arc<dyn Backend> {
+        match self {
+            #[cfg(feature = "engine")]
+            Self::Graph(backend) => backend.clone(),
+            Self::Whole(backend) => backend.clone(),
+        }
+    }
 }
 
 /// The table number under which the application's own kernels are found.
@@ -55,8 +91,28 @@ impl Registry {
 
     /// Adds a backend. It goes before one of the same name.
     pub fn add_backend(&mut self, backend: impl Backend + 'static) -> &mut Self {
-        self.backends.push(Arc::new(backend));
+        self.backends.push(Entry::Whole(Arc::new(backend)));
         self
+    }
+
+    /// Adds a format of payloads that are graphs: the engines of each load run them. It goes before a backend of the same name.
+    #[cfg(feature = "engine")]
+    pub fn add_payload(&mut self, payload: impl Payload + 'static) -> &mut Self {
+        self.backends.push(graph(payload));
+        self
+    }
+
+    fn entry(&self, name: &str) -> Option<&Entry> {
+        self.backends.iter().rev().find(|entry| entry.name() == name)
+    }
+
+    /// The format of the payloads for the backend of this name, if they are graphs.
+    #[cfg(feature = "engine")]
+    pub(crate) fn graphs(&self, name: &str) -> Option<&GraphBackend> {
+        match self.entry(name)? {
+            Entry::Graph(backend) => Some(backend),
+            Entry::Whole(_) => None,
+        }
     }
 
     /// Whether a kernel is one of this build's operators, and not the application's own.
@@ -66,16 +122,9 @@ impl Registry {
         table.is_some_and(|table| sconce_ops::TABLES.iter().any(|standard| std::ptr::eq(*standard, *table)))
     }
 
-    /// Whether the backend of this name is one of this build, and not the application's own.
-    #[cfg(feature = "engine")]
-    pub(crate) fn is_built_in(&self, name: &str) -> bool {
-        let found = self.backends.iter().rev().find(|backend| backend.name() == name);
-        found.is_some_and(|found| built_in_backends().iter().any(|own| Arc::ptr_eq(own, found)))
-    }
-
     /// The names of all backends.
     pub fn backend_names(&self) -> Vec<String> {
-        let mut names: Vec<_> = self.backends.iter().map(|backend| backend.name().to_owned()).collect();
+        let mut names: Vec<_> = self.backends.iter().map(|entry| entry.name().to_owned()).collect();
         names.sort();
         names.dedup();
         names
@@ -111,27 +160,31 @@ impl sconce_core::Registry for Registry {
     }
 
     fn find_backend(&self, name: &str) -> Option<&dyn Backend> {
-        self.backends.iter().rev().find(|backend| backend.name() == name).map(|backend| &**backend)
+        self.entry(name).map(Entry::backend)
     }
 }
 
-/// The backends of this build.
-fn built_in_backends() -> &'static [Arc<dyn Backend>] {
-    static BUILT_IN: OnceLock<Vec<Arc<dyn Backend>>> = OnceLock::new();
-    BUILT_IN.get_or_init(|| {
-        vec![
-            #[cfg(feature = "xnnpack")]
-            Arc::new(sconce_delegates::XnnpackBackend::default()),
-            #[cfg(feature = "ggml")]
-            Arc::new(sconce_delegates::GgmlBackend::default()),
-        ]
-    })
+/// The backends of this build: a row for each.
+fn built_in() -> Vec<Entry> {
+    vec![
+        #[cfg(feature = "xnnpack")]
+        graph(sconce_payloads::Xnnpack),
+        #[cfg(feature = "ggml")]
+        Entry::Whole(Arc::new(sconce_backends::GgmlBackend::default())),
+    ]
+}
+
+/// A format of payloads. Loads run them on their own engines; these here are for who asks the backend itself.
+#[cfg(feature = "engine")]
+fn graph(payload: impl Payload + 'static) -> Entry {
+    let engines = Engines { list: crate::options::engines(), options: Default::default() };
+    Entry::Graph(Arc::new(GraphBackend::new(payload, engines)))
 }
 
 /// What every default registry has beside the operators of this build.
 #[derive(Clone, Default)]
 struct Process {
-    backends: Vec<Arc<dyn Backend>>,
+    backends: Vec<Entry>,
     kernels: Vec<(String, Arc<dyn Kernel>)>,
 }
 
@@ -143,7 +196,7 @@ impl Process {
 
 fn process() -> &'static Mutex<Process> {
     static PROCESS: OnceLock<Mutex<Process>> = OnceLock::new();
-    PROCESS.get_or_init(|| Mutex::new(Process { backends: built_in_backends().to_vec(), kernels: Vec::new() }))
+    PROCESS.get_or_init(|| Mutex::new(Process { backends: built_in(), kernels: Vec::new() }))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -152,7 +205,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// Registers a backend for every default registry made from now on.
 pub fn register_backend(backend: impl Backend + 'static) {
-    lock(process()).backends.push(Arc::new(backend));
+    lock(process()).backends.push(Entry::Whole(Arc::new(backend)));
 }
 
 /// Registers a kernel under its full name (`namespace::operator.overload`) for every default registry made from now on.
@@ -162,5 +215,5 @@ pub fn register_kernel(name: impl Into<String>, kernel: impl Kernel + 'static) {
 
 /// The backend registered for the process under this name.
 pub fn get_backend_class(name: &str) -> Option<Arc<dyn Backend>> {
-    lock(process()).backends.iter().rev().find(|backend| backend.name() == name).cloned()
+    lock(process()).backends.iter().rev().find(|entry| entry.name() == name).map(Entry::shared)
 }

@@ -4,7 +4,7 @@
 //! scratch of calls that take those: such a run stops when it lacks memory, and goes on here with more.
 use crate::buffer::Buffer;
 use crate::module::Shared;
-use crate::prepared::Prepared;
+use crate::prepared::{self, Part, Prepared};
 use crate::{Error, Input, Value, layout};
 use sconce_core::{
     Arena, Block, DelegateState, Environment, Error as CoreError, Execution, Folded, Growth, Method, Owned, Platform,
@@ -331,17 +331,16 @@ impl Session {
     pub fn step_times(&mut self, inputs: &[Input<'_>], runs: usize) -> Result<Vec<String>, Error> {
         let shared = self.shared.clone();
         let prepared = shared.prepared(self.method)?;
-        prepared.all_delegates().zip(&mut self.states).for_each(|(delegate, state)| delegate.watch(&mut **state));
+        let parts = || prepared.all_delegates().map(|delegate| prepared::part(&**delegate));
+        let watch = |(part, state): (Option<&Part>, &mut Owned<dyn DelegateState>)| {
+            part.into_iter().for_each(|part| part.watch(&mut **state));
+        };
+        parts().zip(&mut self.states).for_each(watch);
         for _ in 0..runs {
             self.run_with(inputs, |_| ())?;
         }
-        let times = prepared.all_delegates().zip(&mut self.states).map(|(delegate, state)| {
-            let mut text = String::new();
-            // Writing to a string does not fail.
-            let _ = delegate.print_times(&mut **state, &mut text);
-            text
-        });
-        Ok(times.collect())
+        let times = parts().zip(&mut self.states);
+        Ok(times.map(|(part, state)| part.map_or(String::new(), |part| part.times_text(&mut **state))).collect())
     }
 
     /// What an instruction runs, in words: an operator or a backend, and how many more calls where several are planned as

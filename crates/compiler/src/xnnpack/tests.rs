@@ -82,7 +82,7 @@ impl Method {
         assert_eq!(program.delegates.len(), 1);
         assert!(matches!(program.functions[0].body.calls[0].target, Target::Delegate(0)));
         let payload = program.delegates[0].payload.clone();
-        sconce_delegates::xnnpack::import(&payload).unwrap();
+        sconce_payloads::xnnpack::import(&payload).unwrap();
         payload
     }
 }

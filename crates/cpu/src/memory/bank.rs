@@ -1,12 +1,13 @@
 //! Arenas, lent for the time of a run.
 //!
 //! What lies in an arena matters to nobody after the run. So the models of a process, be they parts of one program or
-//! programs by themselves, borrow from one bank: those that run one after the other do with the largest arena of them, and
-//! those that run at the same time have one each. The bank and its memory live as long as some model does.
+//! programs by themselves, borrow from one bank: models that run in turn share one arena, as large as the largest needs, and
+//! those that run at the same time have one each. Nobody waits for the bank: who finds it in use does without, with memory
+//! that is made and given back for that run. The bank and its memory live as long as some model does.
 
 use super::Aligned;
 use sconce_parallel::Parallel;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 /// Arenas that no run uses, from the smallest to the largest.
 #[derive(Debug, Default)]
@@ -24,22 +25,31 @@ impl Bank {
         })
     }
 
+    /// The idle arenas, unless they are in use.
+    fn idle(&self) -> Option<MutexGuard<'_, Vec<Aligned>>> {
+        match self.0.try_lock() {
+            Ok(idle) => Some(idle),
+            Err(TryLockError::Poisoned(idle)) => Some(idle.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// An arena of at least so many bytes, which hold anything; `None` if there is no such memory.
     pub(crate) fn lend(&self, par: &dyn Parallel, bytes: usize) -> Option<Aligned> {
-        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = idle.partition_point(|arena| arena.bytes().len() < bytes);
-        if place < idle.len() {
-            return Some(idle.remove(place));
+        if let Some(mut idle) = self.idle() {
+            let place = idle.partition_point(|arena| arena.bytes().len() < bytes);
+            if place < idle.len() {
+                return Some(idle.remove(place));
+            }
+            // None is large enough: the new one takes the place of the largest.
+            idle.pop();
         }
-        // None is large enough: the new one takes the place of the largest.
-        idle.pop();
-        drop(idle);
         Aligned::try_new(par, bytes)
     }
 
     /// Says that an arena of so many bytes will be wanted soon.
     pub(crate) fn expect(&self, bytes: usize) {
-        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut idle) = self.idle() else { return };
         if idle.last().is_none_or(|largest| largest.bytes().len() < bytes)
             && let Some(arena) = Aligned::soon(bytes)
         {
@@ -50,7 +60,7 @@ impl Bank {
 
     /// Takes an arena back.
     pub(crate) fn give_back(&self, arena: Aligned) {
-        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut idle) = self.idle() else { return };
         let place = idle.partition_point(|other| other.bytes().len() < arena.bytes().len());
         idle.insert(place, arena);
     }
@@ -91,6 +101,17 @@ mod tests {
         // Where nothing can be done ahead, the arena comes when it is lent.
         assert!(matches!(sizes(&bank)[..], [100, largest] if largest == 1 << 20 || largest == 2 << 20));
         assert_eq!(bank.lend(&Serial, 2 << 20).unwrap().bytes().len(), 2 << 20);
+    }
+
+    #[test]
+    fn nobody_waits_for_the_bank() {
+        let bank = Bank::default();
+        bank.give_back(bank.lend(&Serial, 1000).unwrap());
+        let held = bank.0.lock().unwrap();
+        let lent = bank.lend(&Serial, 500).unwrap();
+        bank.expect(5000);
+        bank.give_back(lent);
+        assert_eq!(held.len(), 1);
     }
 
     #[test]

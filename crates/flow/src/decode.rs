@@ -9,8 +9,8 @@ mod conditions;
 mod images;
 mod parts;
 
-use super::builder::Builder;
-use super::flow::kind;
+use crate::accesses::kind;
+use crate::builder::Builder;
 use sconce_format::ScalarType;
 use sconce_format::pte::KernelTypes;
 use sconce_graph::{Combine, Comparison, Function, Op, Reduction, Source, Type, ValueId};

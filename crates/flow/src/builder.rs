@@ -4,7 +4,7 @@
 //! is transposed where it is read or written, and the passes of the engine take those transposes out again. A tensor
 //! without dimensions counts as one with a single element.
 
-use super::flow::{Bytes, Flow, kind};
+use crate::accesses::{Accesses, Bytes, kind};
 use sconce_format::ScalarType;
 use sconce_format::pte::KernelTypes;
 use sconce_graph::{Element, Graph, Op, Origin, Shape, Source, Type, ValueId, result_shapes};
@@ -22,7 +22,7 @@ struct Written {
 
 /// A run of calls so far.
 pub(super) struct Builder<'f, 'k, 'a> {
-    pub(super) flow: &'f Flow<'a>,
+    pub(super) flow: &'f Accesses<'a>,
     known: &'k dyn Fn(u32) -> Option<&'k [u8]>,
     pub(super) graph: Graph,
     inputs: Vec<(u32, Bytes)>,
@@ -59,7 +59,7 @@ impl Declared {
 }
 
 impl<'f, 'k, 'a> Builder<'f, 'k, 'a> {
-    pub(super) fn new(flow: &'f Flow<'a>, known: &'k dyn Fn(u32) -> Option<&'k [u8]>) -> Self {
+    pub(super) fn new(flow: &'f Accesses<'a>, known: &'k dyn Fn(u32) -> Option<&'k [u8]>) -> Self {
         Self {
             flow,
             known,

@@ -61,7 +61,7 @@ pub(crate) struct InProgram<'p> {
     pub(crate) program: Program<'p>,
     pub(crate) names: &'p Names,
     /// Values of the method, by number, in rising order.
-    pub(crate) values: Vec<(u32, &'p [u8])>,
+    pub(crate) values: &'p [(u32, &'p [u8])],
 }
 
 impl<'p> InProgram<'p> {

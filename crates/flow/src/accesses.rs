@@ -68,7 +68,7 @@ pub(super) struct Step {
 }
 
 /// The instructions of a method with one chain.
-pub(super) struct Flow<'a> {
+pub(super) struct Accesses<'a> {
     pub(super) method: Method<'a>,
     pub(super) steps: Vec<Step>,
     /// By value: all bytes that it may stand for.
@@ -92,7 +92,7 @@ pub(super) struct Flow<'a> {
     room: usize,
 }
 
-impl<'a> Flow<'a> {
+impl<'a> Accesses<'a> {
     /// Follows a method. `callee` tells of its operators by number, `is_folded` of its instructions, `outputs` how many of
     /// the last arguments a delegate writes, where that is known.
     pub(super) fn new(
@@ -109,7 +109,7 @@ impl<'a> Flow<'a> {
         }
         let tensors: Vec<_> = (0..values).map(|index| tensor(method, index)).collect();
         let own = tensors.iter().enumerate().map(|(index, tensor)| tensor.and_then(|tensor| own_bytes(index, tensor)));
-        let mut flow = Self {
+        let mut accesses = Self {
             method,
             steps: Vec::with_capacity(chain.instructions().len()),
             memory: own.map(|bytes| bytes.into_iter().collect()).collect(),
@@ -124,25 +124,25 @@ impl<'a> Flow<'a> {
             room: MOST_ARGUMENTS,
         };
         for (instruction, index) in chain.instructions().iter().zip(0u32..) {
-            let mut step = flow.step(instruction.instr_args(), callee, outputs)?;
+            let mut step = accesses.step(instruction.instr_args(), callee, outputs)?;
             if is_folded(index) {
                 for &value in &step.writes {
-                    *flow.given.get_mut(index_of(value))? = true;
+                    *accesses.given.get_mut(index_of(value))? = true;
                 }
                 step = Step { is_folded: true, ..Step::default() };
             }
             for &value in step.writes.iter().chain(&step.changes) {
-                *flow.changed.get_mut(index_of(value))? = true;
+                *accesses.changed.get_mut(index_of(value))? = true;
             }
-            flow.steps.push(step);
+            accesses.steps.push(step);
         }
-        let written = flow.changed.iter().filter(|changed| **changed).count();
+        let written = accesses.changed.iter().filter(|changed| **changed).count();
         let views = tensors.iter().flatten().filter(|tensor| tensor.data_buffer_idx() == 0 && !tensor.is_external());
         if written.saturating_mul(views.count().saturating_sub(written)) > MOST_VIEWS {
             return None;
         }
-        flow.kept = flow.kept_memory(&tensors);
-        Some(flow)
+        accesses.kept = accesses.kept_memory(&tensors);
+        Some(accesses)
     }
 
     fn step(

@@ -1,4 +1,4 @@
-//! Payload to graph.
+//! `XnnpackBackend`: payloads of the XNNPACK delegate.
 //!
 //! Values become values and nodes become nodes, one for one; limits of outputs become a step after the node. What the
 //! payload says in other words is said in those of the graph here: pooling over the whole image is a mean, a bias that
@@ -9,6 +9,7 @@ use sconce_format::flatbuf::Scalars;
 use sconce_format::xnnpack::{
     Constant, Convolution, Datatype, File, Operation, Pooling, Quantization, TensorValue, XNode, XValue,
 };
+use sconce_graph::payload::{self, Context, Payload, Unreadable};
 use sconce_graph::{
     Combine, ConstantId, Dim, Element, Function, Graph, Node, Op, Origin, Quantized, Reduction, Scheme, Shape, Source,
     Storage, Then, Type, ValueId,
@@ -21,6 +22,20 @@ const TRANSPOSE_WEIGHTS: u32 = 1;
 const ALIGN_CORNERS: u32 = 8;
 /// Reduced dimensions stay.
 const KEEP_DIMS: u32 = 0x40;
+
+/// The format.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Xnnpack;
+
+impl Payload for Xnnpack {
+    fn backend(&self) -> &'static str {
+        "XnnpackBackend"
+    }
+
+    fn read(&self, payload: &[u8], _: &Context<'_>) -> Result<Vec<payload::Function>, Unreadable> {
+        Ok(vec![payload::Function::of(import(payload)?)])
+    }
+}
 
 /// A payload as a graph. Inputs and outputs are in the order of the call's arguments.
 pub fn import(payload: &[u8]) -> Result<Graph, String> {

@@ -1,38 +1,35 @@
-//! Kernel calls of a program, planned as one.
+//! Who touches which bytes of a program, and runs of its calls as graphs.
 //!
 //! A program that was not delegated is a list of calls, each with its own pass over memory. Where the graph can express a
-//! run of neighbouring calls, they become a graph and a model of the CPU engine, so that such a program gets fusion,
-//! layouts and memory planning too. A delegate among them whose payload is a graph joins with all its nodes, so that a
-//! program that was cut into many delegates is whole again. [`regions`] finds these runs when a method is loaded.
+//! run of neighbouring calls, they become one, so that such a program gets fusion, layouts and memory planning too. A
+//! delegate among them whose payload is a graph joins with all its nodes, so that a program that was cut into many delegates
+//! is whole again. [`regions`] finds these runs when a method is loaded.
 //!
 //! | module | the one thing it knows |
 //! |---|---|
-//! | `flow` | which instruction reads and writes which bytes |
+//! | `accesses` | which instruction reads and writes which bytes |
 //! | `builder` | values of the program as values of the graph |
 //! | `decode` | operators as nodes, a row for each |
 //!
 //! A run ends at a call that no row takes, at control flow, at instructions to which jumps lead, at tensors whose sizes
 //! change and at buffers that outlive a run. What is read after it is written to where the program expects it; all else
 //! exists only inside the engine.
+#![forbid(unsafe_code)]
 
+mod accesses;
 mod builder;
 mod decode;
-mod flow;
 
-use crate::engine::{self, InProgram, Names};
-use crate::xnnpack::{self, XnnpackBackend};
+pub use accesses::Callee;
+use accesses::{Accesses, Target};
 use builder::Builder;
 use decode::Site;
-pub use flow::Callee;
-use flow::{Flow, Target};
-use sconce_core::{Delegate, Method, Owned, Part};
-use sconce_cpu::{Model, Options};
-use sconce_format::pte::{BackendDelegate, Payload};
-use sconce_graph::{Graph, Op};
+use sconce_core::Method;
+use sconce_graph::{Graph, Op, Source};
 use std::ops::Range;
 
 /// Instructions that run as one.
-pub struct Region {
+pub struct Region<D> {
     /// Which.
     pub instructions: Range<u32>,
     /// Values of the method that are read, then those that are written.
@@ -40,7 +37,7 @@ pub struct Region {
     /// How many calls it stands for.
     pub calls: usize,
     /// Who runs them.
-    pub delegate: Owned<dyn Delegate>,
+    pub delegate: D,
 }
 
 /// What is known of a method that is to be planned.
@@ -52,46 +49,29 @@ pub struct Known<'k> {
     /// The bytes of tensors that are the same in every run, by value.
     pub bytes: &'k dyn Fn(u32) -> Option<&'k [u8]>,
     /// The graphs of delegates that this engine would run, by number.
-    pub graphs: &'k [Option<Graph>],
+    pub graphs: &'k [Option<&'k Graph>],
 }
 
-/// The graphs of a method's delegates for which `is_own` is true, by number.
-pub fn graphs(method: Method<'_>, is_own: impl Fn(&str) -> bool) -> Vec<Option<Graph>> {
-    let (plan, program) = (method.plan(), method.program());
-    let graph = |delegate: BackendDelegate<'_>| {
-        delegate.id().filter(|&name| name == XnnpackBackend::NAME && is_own(name))?;
-        let (payload, position) = match program.file().delegate_payload(delegate)? {
-            Payload::Inline(bytes) => (bytes, program.position(bytes)),
-            Payload::Segment(range) => {
-                let length = range.end.checked_sub(range.start)?;
-                (program.loader().load(range.start, length, Part::Delegate)?, Some(range.start))
-            }
-        };
-        let mut graph = xnnpack::import(payload).ok()?;
-        xnnpack::place_inline_constants(&mut graph, payload, position);
-        Some(graph)
-    };
-    // One delegate alone is planned as well by itself.
-    match plan.chains().iter().map(|chain| chain.instructions().len()).sum() {
-        0..=1usize => Vec::new(),
-        _ => plan.delegates().iter().map(graph).collect(),
-    }
-}
+/// Makes somebody who runs a graph, given the bytes of its constants that are values of the method, by number; or says why
+/// not.
+pub type Make<'m, D> = dyn Fn(Graph, &[(u32, &[u8])]) -> Result<D, String> + 'm;
 
-/// The calls of a method that the engine takes.
-#[derive(Default)]
-pub struct Planned {
+/// The calls of a method that engines take.
+pub struct Found<D> {
     /// Runs of them, in order.
-    pub regions: Vec<Region>,
+    pub regions: Vec<Region<D>>,
     /// Why others are not among them: a sentence about one, if there is something to say.
     pub reason: Option<String>,
 }
 
-/// Finds the runs of calls of a method that the engine takes.
-pub fn regions(method: Method<'_>, known: &Known<'_>, options: Options) -> Planned {
+/// Finds the runs of calls of a method that engines take.
+pub fn regions<D>(method: Method<'_>, known: &Known<'_>, make: &Make<'_, D>) -> Found<D> {
     let outputs = |delegate: usize| Some(known.graphs.get(delegate)?.as_ref()?.outputs.len());
-    let Some(flow) = Flow::new(method, known.callee, known.is_folded, &outputs) else { return Planned::default() };
-    let mut planner = Planner { flow: &flow, known, options, refused: 0, unlike: None, failure: None };
+    let Some(accesses) = Accesses::new(method, known.callee, known.is_folded, &outputs) else {
+        return Found { regions: Vec::new(), reason: None };
+    };
+    let flow = &accesses;
+    let mut planner = Planner { flow, known, make, refused: 0, unlike: None, failure: None };
     let (mut regions, mut start) = (Vec::new(), 0);
     while let Some(first) = flow.steps.get(start) {
         // A region starts with an instruction that runs.
@@ -103,17 +83,17 @@ pub fn regions(method: Method<'_>, known: &Known<'_>, options: Options) -> Plann
         regions.extend(region);
         start = end.max(start + 1);
     }
-    Planned { regions, reason: planner.failure.or(planner.unlike) }
+    Found { regions, reason: planner.failure.or(planner.unlike) }
 }
 
 /// Graphs of a method that the engine may refuse while the longest runs that it takes are looked for.
 const MOST_REFUSED: usize = 32;
 
 /// A search for regions.
-struct Planner<'p, 'k, 'a> {
-    flow: &'p Flow<'a>,
+struct Planner<'p, 'k, 'a, D> {
+    flow: &'p Accesses<'a>,
     known: &'p Known<'k>,
-    options: Options,
+    make: &'p Make<'p, D>,
     /// How many graphs the engine has refused.
     refused: usize,
     /// The first call that has no place in a graph.
@@ -122,9 +102,9 @@ struct Planner<'p, 'k, 'a> {
     failure: Option<String>,
 }
 
-impl<'p, 'k, 'a> Planner<'p, 'k, 'a> {
+impl<'p, 'k, 'a, D> Planner<'p, 'k, 'a, D> {
     /// The longest region from an instruction on, if there is one, and where it ends.
-    fn longest(&mut self, start: usize) -> (Option<Region>, usize) {
+    fn longest(&mut self, start: usize) -> (Option<Region<D>>, usize) {
         let (run, end) = self.run(start..self.flow.steps.len());
         if let Ok(region) = self.region(run, start..end) {
             return (region, end);
@@ -167,11 +147,11 @@ impl<'p, 'k, 'a> Planner<'p, 'k, 'a> {
     }
 
     /// The region of a run, if it is worth one; an error if it cannot be.
-    fn region(&mut self, run: Option<Run<'p, 'k, 'a>>, steps: Range<usize>) -> Result<Option<Region>, ()> {
+    fn region(&mut self, run: Option<Run<'p, 'k, 'a>>, steps: Range<usize>) -> Result<Option<Region<D>>, ()> {
         let Some(Run { builder, calls }) = run.filter(|run| is_worth(&run.builder.graph, run.calls)) else {
             return Ok(None);
         };
-        let made = region(self.flow.method, self.known, builder, steps, calls, self.options);
+        let made = region(self.known, builder, steps, calls, self.make);
         made.map(Some).map_err(|reason| {
             self.refused += 1;
             self.failure = self.failure.take().or(reason);
@@ -197,7 +177,7 @@ fn join(builder: &mut Builder<'_, '_, '_>, known: &Known<'_>, target: Target, ar
 }
 
 /// A sentence about an operator's call that joins no run.
-fn about(flow: &Flow<'_>, target: Target, args: &[u32], step: usize) -> Option<String> {
+fn about(flow: &Accesses<'_>, target: Target, args: &[u32], step: usize) -> Option<String> {
     let Target::Operator(op) = target else { return None };
     let name = flow.method.plan().operators().get(op)?.to_string();
     let what = match decode::row(&name) {
@@ -216,29 +196,24 @@ fn is_worth(graph: &Graph, calls: usize) -> bool {
     calls > 1 || graph.nodes.iter().any(|node| heavy(&node.op))
 }
 
-/// The region of a run of calls, or what the engine says of its graph.
-fn region(
-    method: Method<'_>,
+/// The region of a run of calls, or what engines say of its graph.
+fn region<D>(
     known: &Known<'_>,
     builder: Builder<'_, '_, '_>,
     steps: Range<usize>,
     calls: usize,
-    options: Options,
-) -> Result<Region, Option<String>> {
+    make: &Make<'_, D>,
+) -> Result<Region<D>, Option<String>> {
     let (graph, inputs, outputs) = builder.finish(steps.clone()).ok_or(None)?;
     let values = graph.constants.iter().filter_map(|constant| match constant.source {
-        sconce_graph::Source::Value(value) => Some((value, (known.bytes)(value)?)),
+        Source::Value(value) => Some((value, (known.bytes)(value)?)),
         _ => None,
     });
     let mut values: Vec<_> = values.collect();
     values.sort_unstable_by_key(|(value, _)| *value);
-    let names = Names::of(&graph, method.program());
-    let constants = InProgram { program: method.program(), names: &names, values };
-    // Tensors whose sizes change are in no graph of calls.
-    let options = Options { varies: false, ..options };
-    let model = Model::new(graph, options, &constants).map_err(|error| Some(error.to_string()))?;
+    let delegate = make(graph, &values).map_err(Some)?;
     let at = |step: usize| u32::try_from(step).map_err(|_| None);
     let instructions = at(steps.start)?..at(steps.end)?;
     let args = inputs.into_iter().chain(outputs).collect();
-    Ok(Region { instructions, args, calls, delegate: Owned::from_box(Box::new(engine::Part::new(model, names))) })
+    Ok(Region { instructions, args, calls, delegate })
 }
