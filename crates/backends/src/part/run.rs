@@ -200,13 +200,13 @@ impl Running {
         Ok(())
     }
 
-    fn run_piece<'o>(
+    fn run_piece(
         &mut self,
         number: usize,
         piece: &Planned,
         run: &Run<'_>,
         inputs: &[&[u8]],
-        slots: &mut [Option<&'o mut [u8]>],
+        slots: &mut [Option<&mut [u8]>],
     ) -> Result<(), Error> {
         // Rooms are taken out while they are written, so that others can be read.
         let mut taken = take(&mut self.lists.rooms);
