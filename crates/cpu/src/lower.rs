@@ -16,7 +16,7 @@ pub(crate) fn lower(graph: &mut Graph, rounding: Rounding, constants: &dyn Const
     passes::fold_pads(graph);
     passes::fold_affine(graph, constants);
     // Limits of quantised products belong to them, whether or not the products are computed in bytes.
-    passes::fuse_steps(graph, |node, _| is_product(node) && node.then.is_empty());
+    passes::fuse_steps(graph, |node, _| node.op.is_product() && node.then.is_empty());
     passes::compute_in_float(graph, |graph, node| takes(graph, node, rounding));
     passes::fold_numbers(graph, constants);
     passes::find_functions(graph);
@@ -30,10 +30,6 @@ pub(crate) fn lower(graph: &mut Graph, rounding: Rounding, constants: &dyn Const
     let numbers = graph.compact();
     debug_assert_eq!(sconce_graph::verify(graph), Ok(()));
     numbers
-}
-
-fn is_product(node: &Node) -> bool {
-    matches!(node.op, Op::Conv2d { .. } | Op::ConvTranspose2d { .. } | Op::DepthwiseConv2d { .. } | Op::Linear { .. })
 }
 
 /// Whether a node can have so many more steps after it.

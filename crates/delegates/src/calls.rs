@@ -28,7 +28,7 @@ use flow::{Flow, Target};
 use sconce_core::{Delegate, Method, Owned, Part};
 use sconce_cpu::{Model, Options};
 use sconce_format::pte::{BackendDelegate, Payload};
-use sconce_graph::{Graph, Op};
+use sconce_graph::Graph;
 use std::ops::Range;
 
 /// Instructions that run as one.
@@ -210,10 +210,7 @@ fn about(flow: &Flow<'_>, target: Target, args: &[u32], step: usize) -> Option<S
 
 /// Whether the engine can do better than the operators one by one.
 fn is_worth(graph: &Graph, calls: usize) -> bool {
-    let heavy = |op: &Op| {
-        matches!(op, Op::Conv2d { .. } | Op::ConvTranspose2d { .. } | Op::DepthwiseConv2d { .. } | Op::Linear { .. })
-    };
-    calls > 1 || graph.nodes.iter().any(|node| heavy(&node.op))
+    calls > 1 || graph.nodes.iter().any(|node| node.op.is_product())
 }
 
 /// The region of a run of calls, or what the engine says of its graph.
