@@ -1,7 +1,7 @@
 //! Sums, gates and functions of bytes, each element in one go.
 
 use super::convert::rounded;
-use super::{Context, Kind, Step, Tail, elements, elements_mut};
+use super::{Context, Kind, Step, elements, elements_mut};
 use crate::memory::Buffers;
 use sconce_kernels::bytes::{self, Gate, Rounding, Sum};
 use sconce_kernels::split;
@@ -66,6 +66,11 @@ impl SumBytes {
         let Rounding { zero, limits } = to.rounding;
         let whole = Sum::new(from.map(|(factor, _)| factor), from.map(|(_, zero)| zero), zero, limits);
         Self { from, to, whole, repeat }
+    }
+
+    /// The sum in whole numbers of operands side by side, if it is one.
+    pub(crate) fn plain(&self) -> Option<Sum> {
+        self.whole.filter(|_| self.repeat.is_none())
     }
 
     /// Writes `f` of every two bytes that meet.
@@ -147,7 +152,7 @@ fn repeated(
 
 impl Step for SumBytes {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
-        if let (Some(sum), None) = (self.whole, self.repeat) {
+        if let Some(sum) = self.plain() {
             let (a, b): (&[i8], &[i8]) = (elements(buffers.read(0)), elements(buffers.read(1)));
             let piece = split::piece(context.par, a.len(), 1, PIECE);
             return split::chunks(context.par, elements_mut(buffers.output), piece, |index, output: &mut [i8]| {
@@ -174,10 +179,6 @@ impl Step for SumBytes {
                 self.to.byte(a + b)
             },
         );
-    }
-
-    fn tail(&self) -> Option<Tail> {
-        self.whole.filter(|_| self.repeat.is_none()).map(Tail::Add)
     }
 
     fn describe(&self) -> String {
@@ -243,10 +244,6 @@ pub(crate) struct MapBytes {
 impl Step for MapBytes {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         table::look_up(context.isa, context.par, &self.table, buffers.read(0), buffers.output);
-    }
-
-    fn tail(&self) -> Option<Tail> {
-        Some(Tail::LookUp(self.table.clone(), self.kinds))
     }
 
     fn describe(&self) -> String {

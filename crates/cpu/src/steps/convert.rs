@@ -5,8 +5,10 @@
 
 use super::{After, Context, Following, Step, combine, elements, elements_mut};
 use crate::memory::Buffers;
+use crate::weights::element_count;
 use half::{bf16, f16};
-use sconce_graph::Combine;
+use sconce_format::ScalarType;
+use sconce_graph::{Combine, Element, Quantized, Scheme, Storage};
 use sconce_kernels::bytes::{self, Rounding};
 use sconce_kernels::epilogue::finish;
 use sconce_kernels::math::ROUND;
@@ -37,6 +39,25 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// What the elements of a value of these sizes are, if they can be converted.
+    pub(crate) fn of(element: &Element, sizes: &[usize]) -> Option<Self> {
+        match element {
+            Element::Plain(ScalarType::Float) => Some(Self::Float),
+            Element::Plain(ScalarType::Half) => Some(Self::Half),
+            Element::Plain(ScalarType::BFloat16) => Some(Self::BFloat16),
+            Element::Plain(_) => None,
+            Element::Quantized(Quantized { storage, scheme }) => match (storage, scheme) {
+                (Storage::Int8, Scheme::PerTensor { scale, zero }) => Some(Self::Int8(*scale, *zero)),
+                (Storage::UInt8, Scheme::PerTensor { scale, zero }) => Some(Self::UInt8(*scale, *zero)),
+                (Storage::Int32, Scheme::PerTensor { scale, zero }) => Some(Self::Int32(*scale, *zero)),
+                (Storage::Int8, Scheme::PerToken { dims }) => {
+                    Some(Self::Rows(element_count(&sizes[sizes.len().checked_sub(*dims)?..])?))
+                }
+                _ => None,
+            },
+        }
+    }
+
     pub(super) fn bytes(self) -> usize {
         match self {
             Self::Float | Self::Int32(..) => 4,

@@ -1,6 +1,6 @@
 //! Convolutions and linear layers with constant filters.
 
-use super::{After, Apart, Context, Following, Part, Rows, Step, Window, Work, elements, elements_mut, times};
+use super::{After, Context, Following, Part, Rows, Step, Window, Work, elements, elements_mut, times};
 use crate::memory::Buffers;
 use crate::weights::{Known, Lengths, Weights};
 use sconce_graph::ValueId;
@@ -78,23 +78,6 @@ impl Pixels {
     pub(crate) fn new(input: usize, output: usize) -> Self {
         Self { input, output }
     }
-
-    /// Writes pixels of so many channels, in elements of so many bytes, apart; whether that can be.
-    pub(super) fn write_apart(&mut self, apart: Apart, channels: usize, size: usize) -> bool {
-        let pixel = apart.of_pixels(channels, size);
-        self.output = pixel.unwrap_or(self.output);
-        pixel.is_some()
-    }
-
-    /// Reads pixels of so many channels, in elements of so many bytes, apart.
-    pub(super) fn read_apart(&mut self, apart: Apart, channels: usize, size: usize) {
-        self.input = apart.of_pixels(channels, size).unwrap_or(self.input);
-    }
-}
-
-/// Whether images of such pixels are a step's first read.
-pub(super) fn is_image(read: usize, apart: Apart, channels: usize, size: usize) -> bool {
-    read == 0 && apart.of_pixels(channels, size).is_some()
 }
 
 /// Bytes of a number.
@@ -154,19 +137,6 @@ impl Step for Convolution {
         conv2d(context.isa, context.par, &self.conv, input, weights.packed(&context.known), &then, output);
     }
 
-    fn write_apart(&mut self, apart: Apart) -> bool {
-        self.pixels.write_apart(apart, self.conv.out_channels, NUMBER)
-    }
-
-    /// Neighbouring taps count as one only where nothing lies between pixels, so filters of many read a copy.
-    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
-        self.conv.kernel == [1, 1] && is_image(read, apart, self.conv.in_channels, NUMBER)
-    }
-
-    fn read_apart(&mut self, _: usize, apart: Apart) {
-        self.pixels.read_apart(apart, self.conv.in_channels, NUMBER);
-    }
-
     fn describe(&self) -> String {
         describe(&self.conv)
     }
@@ -177,10 +147,6 @@ impl Step for Convolution {
 
     fn work(&self) -> Work {
         Work { floats: products(&self.conv), ..Work::default() }
-    }
-
-    fn rows(&self) -> Option<&dyn Rows> {
-        Some(self)
     }
 }
 
@@ -254,18 +220,6 @@ impl Step for Gated {
         conv2d(context.isa, context.par, conv, (input, pixels.input), gated, &then, (output, pixels.output));
     }
 
-    fn write_apart(&mut self, apart: Apart) -> bool {
-        self.convolution.write_apart(apart)
-    }
-
-    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
-        self.convolution.reads_apart(read, apart)
-    }
-
-    fn read_apart(&mut self, read: usize, apart: Apart) {
-        self.convolution.read_apart(read, apart);
-    }
-
     fn describe(&self) -> String {
         format!("{}, weights times a gate", self.convolution.describe())
     }
@@ -316,18 +270,6 @@ impl Step for Winograd {
         winograd::winograd(isa, par, &self.conv, self.output, input, packed, bias, &then, scratch, output);
     }
 
-    fn write_apart(&mut self, apart: Apart) -> bool {
-        self.pixels.write_apart(apart, self.conv.out_channels, NUMBER)
-    }
-
-    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
-        is_image(read, apart, self.conv.in_channels, NUMBER)
-    }
-
-    fn read_apart(&mut self, _: usize, apart: Apart) {
-        self.pixels.read_apart(apart, self.conv.in_channels, NUMBER);
-    }
-
     fn describe(&self) -> String {
         let Conv2d { input: [h, w], in_channels, out_channels, .. } = self.conv;
         format!("Winograd {:?} {h}x{w}x{in_channels} -> {out_channels}, filter 3x3", self.output)
@@ -373,22 +315,6 @@ impl Step for DepthwiseConvolution {
         let input = (elements(buffers.read(0)), self.pixels.input);
         let output = (elements_mut(buffers.output), self.pixels.output);
         depthwise::depthwise(isa, par, &self.geometry, input, packed, &then, output);
-    }
-
-    fn write_apart(&mut self, apart: Apart) -> bool {
-        self.pixels.write_apart(apart, self.geometry.channels, NUMBER)
-    }
-
-    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
-        is_image(read, apart, self.geometry.channels, NUMBER)
-    }
-
-    fn read_apart(&mut self, _: usize, apart: Apart) {
-        self.pixels.read_apart(apart, self.geometry.channels, NUMBER);
-    }
-
-    fn rows(&self) -> Option<&dyn Rows> {
-        Some(self)
     }
 
     fn describe(&self) -> String {

@@ -1,11 +1,8 @@
 //! Convolutions and linear layers of bytes.
 
-use super::convolution::{
-    depthwise_partly, depthwise_products, depthwise_window, describe, is_image, partly, products, window,
-};
+use super::convolution::{depthwise_partly, depthwise_products, depthwise_window, describe, partly, products, window};
 use super::{
-    After, Apart, Context, Filter, Following, Part, Pixels, ROW_HEAD, Rows, Step, Tail, Window, Work, elements,
-    elements_mut,
+    After, Context, Filter, Following, Part, Pixels, ROW_HEAD, Rows, Step, Tail, Window, Work, elements, elements_mut,
 };
 use crate::memory::Buffers;
 use crate::weights::{Lengths, Weights};
@@ -72,15 +69,6 @@ impl ConvolutionInt8 {
     }
 }
 
-/// Takes what follows, if nothing does yet.
-fn take(own: &mut Tail, tail: Tail) -> bool {
-    let free = own.is_nothing();
-    if free {
-        *own = tail;
-    }
-    free
-}
-
 /// Weights of an output channel.
 fn taps(conv: &Conv2d) -> usize {
     conv.kernel[0] * conv.kernel[1] * conv.in_channels / conv.groups
@@ -96,22 +84,6 @@ impl Step for ConvolutionInt8 {
         int8::conv2d(context.isa, context.par, &self.conv, how, input, packed, output, scratch);
     }
 
-    fn write_apart(&mut self, apart: Apart) -> bool {
-        self.pixels.write_apart(apart, self.conv.out_channels, 1)
-    }
-
-    fn take_tail(&mut self, tail: Tail) -> bool {
-        take(&mut self.tail, tail)
-    }
-
-    fn takes_unsigned(&self, isa: Isa) -> bool {
-        int8::reads_unsigned(isa, &self.conv)
-    }
-
-    fn read_unsigned(&mut self) {
-        self.quantization.unsigned.input = true;
-    }
-
     fn describe(&self) -> String {
         let place = if self.quantization.unsigned.input { " in place" } else { "" };
         format!("bytes{place}: {}{}", describe(&self.conv), self.tail)
@@ -123,10 +95,6 @@ impl Step for ConvolutionInt8 {
 
     fn work(&self) -> Work {
         Work { bytes: products(&self.conv), ..Work::default() }
-    }
-
-    fn rows(&self) -> Option<&dyn Rows> {
-        (!self.tail.adds()).then_some(self)
     }
 }
 
@@ -180,22 +148,6 @@ impl Step for WinogradInt8 {
         let (how, input) = ((quantization, tail.of(&buffers)), (elements(buffers.read(0)), pixels.input));
         let (output, scratch) = ((elements_mut(buffers.output), pixels.output), elements_mut(buffers.scratch));
         winograd::int8::winograd(context.isa, context.par, conv, how, input, weights, output, scratch);
-    }
-
-    fn write_apart(&mut self, apart: Apart) -> bool {
-        self.0.write_apart(apart)
-    }
-
-    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
-        is_image(read, apart, self.0.conv.in_channels, 1)
-    }
-
-    fn read_apart(&mut self, _: usize, apart: Apart) {
-        self.0.pixels.read_apart(apart, self.0.conv.in_channels, 1);
-    }
-
-    fn take_tail(&mut self, tail: Tail) -> bool {
-        self.0.take_tail(tail)
     }
 
     fn describe(&self) -> String {
@@ -267,35 +219,6 @@ impl Step for DepthwiseInt8 {
         let input = (elements(buffers.read(0)), self.pixels.input);
         let output = (elements_mut(buffers.output), self.pixels.output);
         depthwise::int8::depthwise(isa, par, &self.geometry, input, packed, how, output);
-    }
-
-    fn write_apart(&mut self, apart: Apart) -> bool {
-        self.pixels.write_apart(apart, self.geometry.channels, 1)
-    }
-
-    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
-        is_image(read, apart, self.geometry.channels, 1)
-    }
-
-    fn read_apart(&mut self, _: usize, apart: Apart) {
-        self.pixels.read_apart(apart, self.geometry.channels, 1);
-    }
-
-    fn take_tail(&mut self, tail: Tail) -> bool {
-        take(&mut self.tail, tail)
-    }
-
-    fn make_unsigned(&mut self) -> bool {
-        match &mut self.tail {
-            Tail::Nothing => self.quantization.unsigned.output = true,
-            Tail::LookUp(table, _) => table.iter_mut().for_each(|byte| *byte ^= 0x80),
-            Tail::Add(_) => return false,
-        }
-        true
-    }
-
-    fn rows(&self) -> Option<&dyn Rows> {
-        (!self.tail.adds()).then_some(self)
     }
 
     fn describe(&self) -> String {

@@ -2,25 +2,19 @@
 
 use super::{Selected, Site};
 use crate::Rounding;
-use crate::quantize::{gate, limits, per_tensor};
+use crate::operations::{gate, limits, per_tensor};
 use crate::steps::{
-    After, CombineKinds, Convert, GateBytes, Kind, MOST_AFTER, MapBytes, ReduceBytes, Repeat, SumBytes, ToBytes,
-    function, table, table_of_bytes,
+    After, CombineKinds, Convert, GateBytes, Kind, MapBytes, ReduceBytes, Repeat, SumBytes, ToBytes, function, table,
+    table_of_bytes,
 };
-use crate::weights::element_count;
-use sconce_format::ScalarType;
-use sconce_graph::{Combine as CombineKind, Element, Op, Quantized, Reduction, Scheme, Storage, ValueId};
+use sconce_graph::{Combine as CombineKind, Op, Reduction};
 use sconce_kernels::bytes;
 use sconce_kernels::reduce::Axis;
-
-/// Most bytes whose sum, less as many zeros, is a number of 32 bits.
-const MOST_BYTES: usize = 1 << 22;
 
 impl Site<'_> {
     pub(super) fn convert(&self) -> Option<Selected> {
         let (from, to) = (self.kind(self.node.inputs[0])?, self.kind(self.node.outputs[0])?);
-        let whole = matches!(to, Kind::Rows(_)) && !self.node.then.is_empty();
-        (!whole).then(|| self.converted(from, to, self.after(1)))
+        Some(self.converted(from, to, self.after(1)))
     }
 
     /// A conversion with what follows, by a table if that can be.
@@ -40,7 +34,7 @@ impl Site<'_> {
         match &self.node.op {
             Op::Map(f) => {
                 after.insert(0, After::Apply(function(*f)));
-                (after.len() <= MOST_AFTER).then(|| self.converted(from, to, after))
+                Some(self.converted(from, to, after))
             }
             Op::Combine(combine) => {
                 if let Some(selected) =
@@ -59,7 +53,7 @@ impl Site<'_> {
                 let limits = limits(&self.node.then, scale, i8::try_from(zero).ok()?);
                 let (mean, n, inner) = (*of == Reduction::Mean, axis.n, axis.inner);
                 let step = ReduceBytes { mean, n, inner, from, to, after, limits };
-                (1..=MOST_BYTES).contains(&axis.n).then(|| self.step(step, 1, 0))
+                (n > 0).then(|| self.step(step, 1, 0))
             }
             _ => None,
         }
@@ -89,25 +83,5 @@ impl Site<'_> {
             None => None,
         };
         Some(self.step(SumBytes::new([from(0)?, (sign * second, second_zero)], to, repeat), 2, 0))
-    }
-
-    /// What the elements of a value are.
-    pub(super) fn kind(&self, value: ValueId) -> Option<Kind> {
-        let sizes = &self.sizes[value.index()];
-        match &self.graph.ty(value).element {
-            Element::Plain(ScalarType::Float) => Some(Kind::Float),
-            Element::Plain(ScalarType::Half) => Some(Kind::Half),
-            Element::Plain(ScalarType::BFloat16) => Some(Kind::BFloat16),
-            Element::Plain(_) => None,
-            Element::Quantized(Quantized { storage, scheme }) => match (storage, scheme) {
-                (Storage::Int8, Scheme::PerTensor { scale, zero }) => Some(Kind::Int8(*scale, *zero)),
-                (Storage::UInt8, Scheme::PerTensor { scale, zero }) => Some(Kind::UInt8(*scale, *zero)),
-                (Storage::Int32, Scheme::PerTensor { scale, zero }) => Some(Kind::Int32(*scale, *zero)),
-                (Storage::Int8, Scheme::PerToken { dims }) => {
-                    Some(Kind::Rows(element_count(&sizes[sizes.len().checked_sub(*dims)?..])?))
-                }
-                _ => None,
-            },
-        }
     }
 }

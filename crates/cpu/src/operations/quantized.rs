@@ -1,14 +1,17 @@
-//! Which quantised nodes are computed as they are.
-//!
-//! Both the pass that converts everything else to `float32` and the choice of steps ask here, so that they agree.
+//! The forms of quantised nodes.
 
+use super::Form;
 use crate::Rounding;
-use crate::steps::Repeat;
+use crate::steps::{MOST_AFTER, Repeat};
+use crate::weights::element_count;
 use sconce_format::ScalarType;
 use sconce_graph::{
     Combine, Dim, Function, Graph, Node, Op, Quantized, Reduction, Scheme, Shape, Storage, Then, ValueId,
 };
 use sconce_kernels::packed::int8::{Kind, Quantization, Unsigned};
+
+/// Most bytes whose sum, less as many zeros, is a number of 32 bits.
+const MOST_BYTES: usize = 1 << 22;
 
 /// How a product of bytes is computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,24 +27,24 @@ pub(crate) enum Product {
 }
 
 /// The form of a convolution or linear layer, if it is one of bytes.
-pub(crate) fn product(graph: &Graph, node: &Node) -> Option<Product> {
-    let convolves = matches!(node.op, Op::Conv2d { .. } | Op::ConvTranspose2d { .. } | Op::Linear { .. });
+pub(super) fn product(graph: &Graph, node: &Node, _: Rounding) -> Option<Form> {
     let depthwise = matches!(node.op, Op::DepthwiseConv2d { .. });
-    if !convolves && !depthwise || node.inputs[1..].iter().any(|&id| graph.as_constant(id).is_none()) {
+    if node.inputs[1..].iter().any(|&id| graph.as_constant(id).is_none()) {
         return None;
     }
     let input = graph.ty(node.inputs[0]).quantized()?;
-    match input.scheme {
+    let product = match input.scheme {
         Scheme::PerTensor { scale, zero } if input.storage == Storage::Int8 => {
             let quantization = static_form(graph, node, zero)?;
             let (out_scale, _) = per_tensor(graph, node.outputs[0])?;
-            let alone =
-                !depthwise || graph.ty(node.inputs[1]).sizes().last() == graph.ty(node.inputs[0]).sizes().last();
+            let last = |value: ValueId| graph.ty(value).sizes().last().copied();
+            let alone = !depthwise || last(node.inputs[1]) == last(node.inputs[0]);
             alone.then_some(Product::Static { quantization, scales: (scale, out_scale) })
         }
-        Scheme::PerToken { dims } if convolves => dynamic_form(graph, node, dims).map(Product::Dynamic),
+        Scheme::PerToken { dims } if !depthwise => dynamic_form(graph, node, dims).map(Product::Dynamic),
         _ => None,
-    }
+    };
+    product.map(Form::Product)
 }
 
 /// Scale and zero of a value of signed bytes, if the zero is such a byte, too: files may say anything.
@@ -132,14 +135,15 @@ pub(crate) fn border(graph: &Graph, node: &Node) -> Option<u8> {
     }
 }
 
-/// Whether an element-wise node or a reduction is computed on bytes, number by number.
-pub(crate) fn element_wise(graph: &Graph, node: &Node, rounding: Rounding) -> bool {
+/// The form of an element-wise node or a reduction that is computed on bytes, number by number.
+pub(super) fn element_wise(graph: &Graph, node: &Node, rounding: Rounding) -> Option<Form> {
     let xnnpack = rounding == Rounding::Xnnpack;
     let bytes = |value: &ValueId| per_tensor(graph, *value).is_some();
     let all = node.inputs.iter().chain(&node.outputs).all(bytes);
     let functions = node.then.iter().all(|then| matches!(then, Then::Apply(_)));
     let suits = match &node.op {
-        Op::Map(_) => true,
+        // Its own function comes first.
+        Op::Map(_) => node.then.len() < MOST_AFTER,
         Op::Combine(_) => {
             alike(graph, node)
                 || xnnpack
@@ -147,11 +151,14 @@ pub(crate) fn element_wise(graph: &Graph, node: &Node, rounding: Rounding) -> bo
                     && (gate(node, |id| graph.ty(id).sizes()).is_some() || repeats(graph, node))
         }
         Op::Reduce { of: Reduction::Sum | Reduction::Mean, axes, .. } => {
-            xnnpack && axes.is_sorted_by(|a, b| a + 1 == *b) && !axes.is_empty()
+            let sizes = graph.ty(node.inputs[0]).sizes();
+            let reduced: Shape = axes.iter().map(|&axis| sizes[axis]).collect();
+            let few = element_count(&reduced).is_some_and(|count| count <= MOST_BYTES);
+            xnnpack && few && axes.is_sorted_by(|a, b| a + 1 == *b) && !axes.is_empty()
         }
         _ => false,
     };
-    all && functions && suits
+    (all && functions && suits).then_some(Form::Int8)
 }
 
 /// Whether the operands and the result of a node have the same sizes.
