@@ -5,6 +5,7 @@
 //! becomes the steps that run.
 
 mod concats;
+mod dependencies;
 mod layout;
 mod list;
 mod select;
@@ -17,6 +18,7 @@ use crate::memory::{Block, Io, Memory, Slot};
 use crate::model::Options;
 use crate::steps::{Context, Rearrange, Step, Work};
 use concats::write_inside;
+use dependencies::dependencies;
 use layout::{Layout, stored};
 use sconce_graph::{ConstantId, Shape, ValueId};
 use sconce_kernels::Isa;
@@ -179,6 +181,12 @@ impl Plan {
     /// The threads that it is made for.
     pub(crate) fn width(&self) -> usize {
         self.width
+    }
+
+    /// For each step the earlier ones that have to be done before it can start: those that make what it reads, and those that
+    /// need the memory that it writes. Worked out anew by each call.
+    pub fn dependencies(&self) -> Vec<Vec<usize>> {
+        dependencies(self.steps.iter().map(|planned| &planned.io))
     }
 
     /// The steps, as people see them.
