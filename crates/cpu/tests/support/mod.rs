@@ -81,7 +81,7 @@ pub fn graph(text: &str) -> Graph {
     parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// The results of a graph for inputs that lie one behind the other in `input`, and what its steps are.
+/// The results of a graph, and what its steps are. Of each input the bytes that it needs are taken, from the first on.
 pub fn run(
     graph: Graph,
     options: Options,
@@ -89,25 +89,24 @@ pub fn run(
     par: &dyn Parallel,
     inputs: &[&[u8]],
 ) -> (Vec<Vec<u8>>, Vec<String>) {
-    let shapes: Vec<_> = graph.inputs.iter().map(|&input| graph.ty(input).sizes()).collect();
-    let shapes: Vec<&[usize]> = shapes.iter().map(|sizes| &**sizes).collect();
-    let model = Model::new(graph, options, weights).unwrap();
-    run_sizes(&model, &mut Session::default(), weights, par, (&shapes, inputs))
+    let sizes: Vec<_> = graph.inputs.iter().map(|&input| graph.ty(input).sizes()).collect();
+    let sizes: Vec<&[usize]> = sizes.iter().map(|sizes| &**sizes).collect();
+    run_sizes(&Model::new(graph, options, weights).unwrap(), weights, par, &sizes, inputs).unwrap()
 }
 
-/// The results of a model for inputs of these sizes, of which more bytes than needed may be given, and what its steps are.
+/// The same of a model for inputs of these sizes, or why it cannot be planned for them.
 pub fn run_sizes(
     model: &Model,
-    session: &mut Session,
     weights: &dyn Constants,
     par: &dyn Parallel,
-    (sizes, inputs): (&[&[usize]], &[&[u8]]),
-) -> (Vec<Vec<u8>>, Vec<String>) {
-    let plan = model.plan(sizes, par.width()).unwrap();
+    sizes: &[&[usize]],
+    inputs: &[&[u8]],
+) -> Result<(Vec<Vec<u8>>, Vec<String>), String> {
+    let plan = model.plan(sizes, par.width()).map_err(|error| error.to_string())?;
     let (read, made) = plan.argument_bytes();
-    let inputs: Vec<&[u8]> = inputs.iter().zip(read).map(|(input, &bytes)| &input[input.len() - bytes..]).collect();
+    let inputs: Vec<&[u8]> = inputs.iter().zip(read).map(|(input, &bytes)| &input[..bytes]).collect();
     let mut results: Vec<Vec<u8>> = made.iter().map(|&bytes| vec![7; bytes]).collect();
     let mut slices: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
-    model.run(&plan, session, par, weights, &inputs, &mut slices).unwrap();
-    (results, plan.steps().map(|step| step.what).collect())
+    model.run(&plan, &mut Session::default(), par, weights, &inputs, &mut slices).unwrap();
+    Ok((results, plan.steps().map(|step| step.what).collect()))
 }
