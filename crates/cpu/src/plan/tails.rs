@@ -4,7 +4,7 @@
 //! bytes are in the nearest cache. The product then runs where the table or the sum would have: its other operand is there.
 
 use super::list::Selected;
-use crate::steps::{Choice, Tail, WinogradInt8};
+use crate::steps::{Choice, Tail};
 use sconce_graph::{Graph, Origin, ValueId};
 
 /// Lets products take over what follows them.
@@ -46,7 +46,8 @@ fn tail(choice: &Choice) -> Option<Tail> {
 /// What follows a product of bytes.
 fn tail_of(product: &mut Choice) -> Option<&mut Tail> {
     match product {
-        Choice::ConvolutionInt8(step) | Choice::WinogradInt8(WinogradInt8(step)) => Some(&mut step.tail),
+        Choice::ConvolutionInt8(step) => Some(&mut step.tail),
+        Choice::WinogradInt8(step) => Some(&mut step.0.tail),
         Choice::DepthwiseInt8(step) => Some(&mut step.tail),
         _ => None,
     }

@@ -16,12 +16,12 @@ macro_rules! choices {
     ($($name:ident)*) => {
         /// A step as a value.
         pub(crate) enum Choice {
-            $($name($name),)*
+            $($name(Box<$name>),)*
         }
 
         $(impl From<$name> for Choice {
             fn from(step: $name) -> Self {
-                Self::$name(step)
+                Self::$name(Box::new(step))
             }
         })*
 
@@ -29,14 +29,14 @@ macro_rules! choices {
             /// The step that runs.
             pub(crate) fn into_step(self) -> Box<dyn Step> {
                 match self {
-                    $(Self::$name(step) => Box::new(step),)*
+                    $(Self::$name(step) => step,)*
                 }
             }
 
             /// The same, to be looked at.
             pub(super) fn as_step(&self) -> &dyn Step {
                 match self {
-                    $(Self::$name(step) => step,)*
+                    $(Self::$name(step) => &**step,)*
                 }
             }
         }
@@ -54,10 +54,10 @@ impl Choice {
     /// As one that can compute some rows of its image.
     pub(crate) fn rows(&self) -> Option<&dyn Rows> {
         match self {
-            Self::Convolution(step) => Some(step),
-            Self::DepthwiseConvolution(step) => Some(step),
-            Self::ConvolutionInt8(step) if !step.tail.adds() => Some(step),
-            Self::DepthwiseInt8(step) if !step.tail.adds() => Some(step),
+            Self::Convolution(step) => Some(&**step),
+            Self::DepthwiseConvolution(step) => Some(&**step),
+            Self::ConvolutionInt8(step) if !step.tail.adds() => Some(&**step),
+            Self::DepthwiseInt8(step) if !step.tail.adds() => Some(&**step),
             _ => None,
         }
     }
@@ -69,7 +69,8 @@ impl Choice {
             Self::Gated(step) => Some(step.convolution.pixels),
             Self::Winograd(step) => Some(step.pixels),
             Self::DepthwiseConvolution(step) => Some(step.pixels),
-            Self::ConvolutionInt8(step) | Self::WinogradInt8(WinogradInt8(step)) => Some(step.pixels),
+            Self::ConvolutionInt8(step) => Some(step.pixels),
+            Self::WinogradInt8(step) => Some(step.0.pixels),
             Self::DepthwiseInt8(step) => Some(step.pixels),
             Self::Pool(step) => Some(step.pixels),
             Self::ResizeNearest(step) => Some(step.pixels),

@@ -1,6 +1,6 @@
 //! Which steps can read and write rows that lie apart, and what changes in them then.
 
-use crate::steps::{Apart, Choice, Gated, WinogradInt8};
+use crate::steps::{Apart, Choice};
 
 /// Bytes of a number.
 const NUMBER: usize = size_of::<f32>();
@@ -33,12 +33,11 @@ impl Image<'_> {
 fn read(choice: &mut Choice) -> Option<Image<'_>> {
     let (pixels, channels, size) = match choice {
         // Neighbouring taps count as one only where nothing lies between pixels, so filters of many read a copy.
-        Choice::Convolution(step) | Choice::Gated(Gated { convolution: step, .. }) if step.conv.kernel == [1, 1] => {
-            (&mut step.pixels, step.conv.in_channels, NUMBER)
-        }
+        Choice::Convolution(step) if step.conv.kernel == [1, 1] => (&mut step.pixels, step.conv.in_channels, NUMBER),
+        Choice::Gated(step) => (&mut step.convolution.pixels, step.convolution.conv.in_channels, NUMBER),
         Choice::Winograd(step) => (&mut step.pixels, step.conv.in_channels, NUMBER),
         Choice::DepthwiseConvolution(step) => (&mut step.pixels, step.geometry.channels, NUMBER),
-        Choice::WinogradInt8(WinogradInt8(step)) => (&mut step.pixels, step.conv.in_channels, 1),
+        Choice::WinogradInt8(step) => (&mut step.0.pixels, step.0.conv.in_channels, 1),
         Choice::DepthwiseInt8(step) => (&mut step.pixels, step.geometry.channels, 1),
         Choice::Pool(step) => (&mut step.pixels, step.windows.channels, step.kind.size()),
         _ => return None,
@@ -49,14 +48,12 @@ fn read(choice: &mut Choice) -> Option<Image<'_>> {
 /// The image that a step writes, if its pixels may lie apart.
 fn written(choice: &mut Choice) -> Option<Image<'_>> {
     let (pixels, channels, size) = match choice {
-        Choice::Convolution(step) | Choice::Gated(Gated { convolution: step, .. }) => {
-            (&mut step.pixels, step.conv.out_channels, NUMBER)
-        }
+        Choice::Convolution(step) => (&mut step.pixels, step.conv.out_channels, NUMBER),
+        Choice::Gated(step) => (&mut step.convolution.pixels, step.convolution.conv.out_channels, NUMBER),
         Choice::Winograd(step) => (&mut step.pixels, step.conv.out_channels, NUMBER),
         Choice::DepthwiseConvolution(step) => (&mut step.pixels, step.geometry.channels, NUMBER),
-        Choice::ConvolutionInt8(step) | Choice::WinogradInt8(WinogradInt8(step)) => {
-            (&mut step.pixels, step.conv.out_channels, 1)
-        }
+        Choice::ConvolutionInt8(step) => (&mut step.pixels, step.conv.out_channels, 1),
+        Choice::WinogradInt8(step) => (&mut step.0.pixels, step.0.conv.out_channels, 1),
         Choice::DepthwiseInt8(step) => (&mut step.pixels, step.geometry.channels, 1),
         Choice::Pool(step) if step.after.is_empty() => (&mut step.pixels, step.windows.channels, step.kind.size()),
         Choice::ResizeNearest(step) if step.after.is_empty() => (&mut step.pixels, step.resize.inner, NUMBER),
