@@ -32,7 +32,7 @@ pub(crate) fn method(conv: &Conv2d, largest: &Conv2d, layout: Filter, exact: boo
     output.map_or(Method::Direct, Method::Winograd)
 }
 
-/// Whether Winograd's method is the fastest for bytes. It rounds nothing, but takes more memory.
+/// Whether Winograd's method is the fastest for int8. It rounds nothing, but takes more memory.
 pub(crate) fn winograd_pays(isa: Isa, conv: &Conv2d, largest: &Conv2d, layout: Filter, exact: bool) -> bool {
     !exact && layout == Filter::Rows && winograd::pays(isa, largest) && winograd::int8::applies(conv)
 }

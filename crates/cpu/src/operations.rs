@@ -20,7 +20,7 @@ pub(crate) enum Form {
     Floats,
     /// A product of int8.
     Product(Product),
-    /// Number by number on int8.
+    /// Element by element on int8.
     Int8,
     /// On elements of any one type, which move or are compared and stay what they are.
     Moves,

@@ -2,13 +2,13 @@
 
 mod attention;
 mod bias;
-mod bytes;
 mod choice;
 mod conditions;
 mod convert;
 mod convolution;
 mod elementwise;
 mod image;
+mod int8;
 mod layout;
 mod matmul;
 mod norm;
@@ -18,14 +18,14 @@ mod tail;
 
 pub(crate) use attention::Attention;
 pub(crate) use bias::Bias;
-pub(crate) use bytes::{GateBytes, MapBytes, Repeat, SumBytes, ToBytes};
 pub(crate) use choice::Choice;
 pub(crate) use conditions::{Any, Compare, Fill, Not, Select};
-pub(crate) use convert::{CombineKinds, Convert, Kind, ROW_HEAD, ReduceBytes, table, table_of_bytes};
+pub(crate) use convert::{CombineKinds, Convert, Kind, ROW_HEAD, ReduceInt8, table, table_of_int8};
 pub(crate) use convolution::{Convolution, DepthwiseConvolution, Filter, Gated, Parameters, Pixels, Winograd};
 use elementwise::combine;
 pub(crate) use elementwise::{Combine, Map, Reduce, Softmax};
 pub(crate) use image::{ArgMaxPool, Pool, PoolKind, ResizeBilinear, ResizeNearest};
+pub(crate) use int8::{GateInt8, MapInt8, Repeat, SumInt8, ToInt8};
 pub(crate) use layout::{Border, Concat, Pad, Rearrange};
 pub(crate) use matmul::MatMul;
 pub(crate) use norm::{Affine, GroupNorm, LayerNorm, RmsNorm};
@@ -47,7 +47,7 @@ pub(crate) struct Context<'a> {
     pub(crate) known: Known<'a>,
 }
 
-/// How many numbers a step multiplies.
+/// Multiplications of a step, of `float32` and of int8.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
     pub(crate) floats: u64,

@@ -24,7 +24,7 @@ impl Bank {
         })
     }
 
-    /// An arena of at least so many bytes, which hold anything; `None` if there is no such memory.
+    /// An arena of at least `bytes` bytes, which hold anything; `None` if there is no such memory.
     pub(crate) fn lend(&self, par: &dyn Parallel, bytes: usize) -> Option<Aligned> {
         let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let place = idle.partition_point(|arena| arena.bytes().len() < bytes);
@@ -37,7 +37,7 @@ impl Bank {
         Aligned::try_new(par, bytes)
     }
 
-    /// Says that an arena of so many bytes will be wanted soon.
+    /// Says that an arena of `bytes` bytes will be wanted soon.
     pub(crate) fn expect(&self, bytes: usize) {
         let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.last().is_none_or(|largest| largest.bytes().len() < bytes)

@@ -10,23 +10,23 @@ use sconce_graph::{
 };
 use sconce_kernels::packed::int8::{Kind, Quantization, Unsigned};
 
-/// Most bytes whose sum, less as many zeros, is a number of 32 bits.
+/// Most int8 elements whose sum, less as many zeros, is an int32.
 const MOST_BYTES: usize = 1 << 22;
 
-/// How a product of bytes is computed.
+/// How a product of int8 is computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Product {
-    /// With scales that are known, to bytes.
+    /// With scales that are known, to int8.
     Static {
         quantization: Quantization,
         /// The scales of input and output.
         scales: (f32, f32),
     },
-    /// With scales found at run time, to numbers: `float32`, which become halves afterwards if that is wanted.
+    /// With scales found at run time, to `float32`, which becomes half precision afterwards if that is wanted.
     Dynamic(Kind),
 }
 
-/// The form of a convolution or linear layer, if it is one of bytes.
+/// The form of a convolution or linear layer, if it is one of int8.
 pub(super) fn product(graph: &Graph, node: &Node, _: Rounding) -> Option<Form> {
     let depthwise = matches!(node.op, Op::DepthwiseConv2d { .. });
     if node.inputs[1..].iter().any(|&id| graph.as_constant(id).is_none()) {
@@ -47,7 +47,7 @@ pub(super) fn product(graph: &Graph, node: &Node, _: Rounding) -> Option<Form> {
     product.map(Form::Product)
 }
 
-/// Scale and zero of a value of signed bytes, if the zero is such a byte, too: files may say anything.
+/// Scale and zero of a value of int8, if the zero is an int8, too: files may say anything.
 pub(crate) fn per_tensor(graph: &Graph, value: ValueId) -> Option<(f32, i32)> {
     match graph.ty(value).quantized()? {
         Quantized { storage: Storage::Int8, scheme: Scheme::PerTensor { scale, zero } } => {
@@ -70,7 +70,7 @@ fn static_form(graph: &Graph, node: &Node, input_zero: i32) -> Option<Quantizati
     known.then_some(Quantization { input_zero, output_zero, limits, unsigned })
 }
 
-/// The limits in bytes that follow a node, if nothing else does.
+/// The limits, as int8, that follow a node, if nothing else does.
 pub(crate) fn limits(then: &[Then], scale: f32, zero: i8) -> Option<(i8, i8)> {
     let limit = |x: f32| ((x / scale).round_ties_even() + f32::from(zero)).clamp(-128.0, 127.0) as i8;
     match *then {
@@ -120,7 +120,7 @@ fn weights(graph: &Graph, node: &Node) -> Option<Kind> {
     }
 }
 
-/// The byte that a border around bytes of one scale holds: the nearest to its number.
+/// The stored integer of a border around elements of one scale: the nearest to its number.
 pub(crate) fn border(graph: &Graph, node: &Node) -> Option<u8> {
     let Op::Pad { value, .. } = node.op else { return None };
     let Quantized { storage, scheme: Scheme::PerTensor { scale, zero } } = graph.ty(node.outputs[0]).quantized()?
@@ -135,7 +135,7 @@ pub(crate) fn border(graph: &Graph, node: &Node) -> Option<u8> {
     }
 }
 
-/// The form of an element-wise node or a reduction that is computed on bytes, number by number.
+/// The form of an element-wise node or a reduction that is computed on int8, element by element.
 pub(super) fn element_wise(graph: &Graph, node: &Node, rounding: Rounding) -> Option<Form> {
     let xnnpack = rounding == Rounding::Xnnpack;
     let bytes = |value: &ValueId| per_tensor(graph, *value).is_some();

@@ -1,7 +1,7 @@
 //! Which step does what a node says.
 
-mod bytes;
 mod images;
+mod int8;
 mod products;
 
 use super::list::Selected;
@@ -73,7 +73,7 @@ impl Site<'_> {
     fn select(&self) -> Option<Selected> {
         let form = form(self.graph, self.node, self.options.rounding)?;
         match (&self.node.op, form) {
-            (Op::Map(_) | Op::Combine(_) | Op::Reduce { .. }, Form::Int8) => self.bytes(),
+            (Op::Map(_) | Op::Combine(_) | Op::Reduce { .. }, Form::Int8) => self.int8(),
             (Op::Map(f), _) => self.floats(Map { function: function(*f), after: self.after(1) }),
             (Op::Combine(kind), _) => {
                 let shape = Broadcast::of_shapes(self.output(), [self.input(0), self.input(1)]);

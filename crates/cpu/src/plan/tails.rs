@@ -1,7 +1,7 @@
-//! Which products of bytes do what follows them.
+//! Which products of int8 do what follows them.
 //!
-//! A table or a sum of bytes whose operand a product makes, for nobody else, is done by the product, row by row, while the
-//! bytes are in the nearest cache. The product then runs where the table or the sum would have: its other operand is there.
+//! A table or a sum of int8 whose operand a product makes, for nobody else, is done by the product, row by row, while the
+//! row is in the nearest cache. The product then runs where the table or the sum would have: its other operand is there.
 
 use super::list::Selected;
 use crate::steps::{Choice, Tail};
@@ -34,16 +34,16 @@ pub(super) fn take_tails(graph: &Graph, chosen: Vec<Selected>) -> Vec<Selected> 
     taken.into_iter().flatten().collect()
 }
 
-/// What a step does to each byte of its first input, if a product that makes these could do it as well.
+/// What a step does to each element of its first input, if a product that makes these could do it as well.
 fn tail(choice: &Choice) -> Option<Tail> {
     match choice {
-        Choice::MapBytes(map) => Some(Tail::LookUp(map.table.clone(), map.kinds)),
-        Choice::SumBytes(sum) => sum.plain().map(Tail::Add),
+        Choice::MapInt8(map) => Some(Tail::LookUp(map.table.clone(), map.kinds)),
+        Choice::SumInt8(sum) => sum.plain().map(Tail::Add),
         _ => None,
     }
 }
 
-/// What follows a product of bytes.
+/// What follows a product of int8.
 fn tail_of(product: &mut Choice) -> Option<&mut Tail> {
     match product {
         Choice::ConvolutionInt8(step) => Some(&mut step.tail),
@@ -58,7 +58,7 @@ mod tests {
     use super::super::list::testing::{selected, text};
     use super::*;
 
-    /// Two pixelwise layers of bytes, with a table after the first and the sum of both results last.
+    /// Two pixelwise layers of int8, with a table after the first and the sum of both results last.
     fn list(sum: &str, outputs: &str) -> Vec<String> {
         let pixelwise = "{stride: [1, 1], padding: [0, 0, 0, 0], dilation: [1, 1], groups: 1}";
         let (graph, list) = selected(&format!(

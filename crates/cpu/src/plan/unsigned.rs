@@ -1,8 +1,8 @@
-//! Which bytes lie in memory without a sign.
+//! Which int8 values lie in memory as uint8.
 //!
-//! Some machines multiply bytes without a sign, 128 more than they stand for, and products copy what they read to make it so.
-//! An image that a depthwise convolution makes for a pixelwise product alone is written that way at once, and the product
-//! reads it where it is.
+//! Some machines multiply uint8 with int8 (VNNI), so products copy the image that they read, 128 added to each element. An image
+//! that a depthwise convolution makes for a pixelwise product alone is written that way at once, and the product reads it where
+//! it is.
 
 use super::list::Selected;
 use crate::steps::{Choice, Tail};
@@ -10,7 +10,7 @@ use sconce_graph::Graph;
 use sconce_kernels::Isa;
 use sconce_kernels::packed::int8;
 
-/// Lets products read bytes without a sign where those who make them can leave it out.
+/// Lets products read uint8 where those who make the image can write it.
 pub(super) fn drop_signs(graph: &Graph, isa: Isa, chosen: &mut [Selected]) {
     let counts = graph.read_counts();
     let mut makers: Vec<Option<usize>> = vec![None; graph.values.len()];
@@ -28,7 +28,7 @@ pub(super) fn drop_signs(graph: &Graph, isa: Isa, chosen: &mut [Selected]) {
     }
 }
 
-/// Has a step make bytes without a sign; whether it can.
+/// Has a step make uint8; whether it can.
 fn drop_sign(choice: &mut Choice) -> bool {
     let Choice::DepthwiseInt8(step) = choice else { return false };
     match &mut step.tail {

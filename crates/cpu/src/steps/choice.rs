@@ -5,9 +5,9 @@
 
 use super::{
     Affine, Any, ArgMaxPool, Attention, Bias, Combine, CombineKinds, Compare, Concat, Convert, Convolution,
-    ConvolutionDynamic, ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Fill, GateBytes, Gated, GroupNorm,
-    LayerNorm, Map, MapBytes, MatMul, Not, Pad, Pixels, Pool, Rearrange, Reduce, ReduceBytes, ResizeBilinear,
-    ResizeNearest, RmsNorm, Rows, Select, Softmax, Step, Strips, SumBytes, Winograd, WinogradInt8,
+    ConvolutionDynamic, ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Fill, GateInt8, Gated, GroupNorm,
+    LayerNorm, Map, MapInt8, MatMul, Not, Pad, Pixels, Pool, Rearrange, Reduce, ReduceInt8, ResizeBilinear,
+    ResizeNearest, RmsNorm, Rows, Select, Softmax, Step, Strips, SumInt8, Winograd, WinogradInt8,
 };
 use std::fmt;
 
@@ -45,8 +45,8 @@ macro_rules! choices {
 
 choices! {
     Affine Any ArgMaxPool Attention Bias Combine CombineKinds Compare Concat Convert Convolution ConvolutionDynamic
-    ConvolutionInt8 DepthwiseConvolution DepthwiseInt8 Fill GateBytes Gated GroupNorm LayerNorm Map MapBytes MatMul Not Pad
-    Pool Rearrange Reduce ReduceBytes ResizeBilinear ResizeNearest RmsNorm Select Softmax Strips SumBytes Winograd
+    ConvolutionInt8 DepthwiseConvolution DepthwiseInt8 Fill GateInt8 Gated GroupNorm LayerNorm Map MapInt8 MatMul Not Pad
+    Pool Rearrange Reduce ReduceInt8 ResizeBilinear ResizeNearest RmsNorm Select Softmax Strips SumInt8 Winograd
     WinogradInt8
 }
 

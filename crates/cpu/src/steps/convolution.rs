@@ -40,7 +40,7 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
-    /// The numbers of the filter, which lies so in memory.
+    /// The filter as `float32`; it lies so in memory.
     fn filter<'a>(&self, known: &Known<'a>, layout: Filter) -> Cow<'a, [f32]> {
         let filter = known.numbers(self.filter);
         let Some(factors) = self.factors.map(|factors| known.numbers(factors)) else { return filter };
@@ -80,7 +80,7 @@ impl Pixels {
     }
 }
 
-/// Bytes of a number.
+/// Bytes of a `float32`.
 const NUMBER: usize = size_of::<f32>();
 
 /// A convolution in words.
@@ -89,14 +89,14 @@ pub(super) fn describe(conv: &Conv2d) -> String {
     format!("packed product {h}x{w}x{in_channels} -> {out_channels}, filter {kh}x{kw}, stride {stride:?}")
 }
 
-/// How many numbers a convolution multiplies, as a plain sum of products.
+/// Multiplications of a convolution, as a plain sum of products.
 pub(super) fn products(conv: &Conv2d) -> u64 {
     let [height, width] = if conv.transposed { conv.input } else { conv.output().unwrap_or_default() };
     let [kh, kw] = conv.kernel;
     times(&[conv.batch, height, width, conv.out_channels, kh, kw, conv.in_channels / conv.groups.max(1)])
 }
 
-/// How many numbers a depthwise convolution multiplies.
+/// Multiplications of a depthwise convolution.
 pub(super) fn depthwise_products(geometry: &Depthwise) -> u64 {
     let ([height, width], [kh, kw]) = (geometry.output().unwrap_or_default(), geometry.kernel);
     times(&[geometry.batch, height, width, geometry.channels, kh, kw])
@@ -150,7 +150,7 @@ impl Step for Convolution {
     }
 }
 
-/// The vertical geometry of a convolution of elements of so many bytes.
+/// The vertical geometry of a convolution with elements of `size` bytes.
 pub(super) fn window(conv: &Conv2d, pixels: Pixels, size: usize) -> Option<Window> {
     let [height, width] = conv.output()?;
     let reach = (conv.kernel[0] - 1) * conv.dilation[0];
@@ -194,7 +194,7 @@ impl Rows for Convolution {
     }
 }
 
-/// A pixelwise convolution of an image whose channels are multiplied first, by numbers that are known only when it runs (the
+/// A pixelwise convolution of an image whose channels are multiplied first, by factors that are known only when it runs (the
 /// gate of squeeze and excite). It multiplies its weights instead, of which there are fewer.
 pub(crate) struct Gated {
     pub(crate) convolution: Convolution,
@@ -331,7 +331,7 @@ impl Step for DepthwiseConvolution {
     }
 }
 
-/// The vertical geometry of a depthwise convolution of elements of so many bytes.
+/// The vertical geometry of a depthwise convolution with elements of `size` bytes.
 pub(super) fn depthwise_window(geometry: &Depthwise, pixels: Pixels, size: usize) -> Option<Window> {
     let Depthwise { batch, channels, input, kernel, stride, padding, dilation } = *geometry;
     let image = Conv2d { batch, input, kernel, stride, padding, dilation, ..Conv2d::linear(1, channels, channels) };

@@ -12,7 +12,7 @@ pub(crate) enum PoolKind {
     Mean,
     /// The largest element.
     Max,
-    /// The largest of signed bytes.
+    /// The largest element, of int8.
     MaxInt8,
 }
 

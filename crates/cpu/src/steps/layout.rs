@@ -102,7 +102,7 @@ pub(crate) struct ConcatPart {
 }
 
 impl Concat {
-    /// Inputs of so many bytes per turn.
+    /// Inputs of `widths` bytes per turn.
     pub(crate) fn new(rows: usize, widths: &[usize]) -> Self {
         let mut total = 0;
         let parts = widths.iter().map(|&width| {

@@ -1,4 +1,4 @@
-//! Convolutions and linear layers of bytes.
+//! Convolutions and linear layers of int8.
 
 use super::convolution::{depthwise_partly, depthwise_products, depthwise_window, describe, partly, products, window};
 use super::{
@@ -14,7 +14,7 @@ use sconce_kernels::packed::int8::{self, Kind, Line, Quantization};
 use sconce_kernels::packed::{self, Conv2d};
 use sconce_kernels::winograd;
 
-/// Bytes in, bytes out, with scales that are known.
+/// int8 in, int8 out, with scales that are known.
 pub(crate) struct ConvolutionInt8 {
     pub(crate) node: usize,
     pub(crate) conv: Conv2d,
@@ -28,7 +28,7 @@ pub(crate) struct ConvolutionInt8 {
     pub(crate) pixels: Pixels,
 }
 
-/// A filter's bytes, as the kernel takes them.
+/// A filter of int8, as the kernel takes it.
 fn bytes<'a>(context: &Context<'a>, filter: ValueId, layout: Filter) -> packed::Filter<'a, i8> {
     let bytes = context.known.signed_bytes(filter);
     match layout {
@@ -122,7 +122,7 @@ impl Rows for ConvolutionInt8 {
     }
 }
 
-/// A three by three convolution of bytes by Winograd's method, which gives the same bytes.
+/// A three by three convolution of int8 by Winograd's method, which gives the same results.
 pub(crate) struct WinogradInt8(pub(crate) ConvolutionInt8);
 
 impl WinogradInt8 {
@@ -164,7 +164,7 @@ impl Step for WinogradInt8 {
     }
 }
 
-/// A convolution of each channel of bytes by itself.
+/// A convolution of each channel of int8 by itself.
 pub(crate) struct DepthwiseInt8 {
     pub(crate) node: usize,
     pub(crate) geometry: Depthwise,
@@ -231,7 +231,7 @@ impl Step for DepthwiseInt8 {
     }
 }
 
-/// Rows of bytes, each with its scale and zero, in; numbers out.
+/// Rows of int8, each with its scale and zero, in; `float32` out.
 pub(crate) struct ConvolutionDynamic {
     pub(crate) node: usize,
     pub(crate) conv: Conv2d,

@@ -1,6 +1,6 @@
 //! Convolutions in a row, computed together in strips.
 //!
-//! The first layers of image networks make more numbers than the second-level cache holds, and each would be written to
+//! The first layers of image networks make larger images than the second-level cache holds, and each would be written to
 //! memory and read back. Here a chain of convolutions, each the only reader of the one before, makes a few rows of the
 //! last output at a time, and of everything in between only the rows that these need. Rows that the next strip needs again
 //! stay; nothing is computed twice, but where threads part the image.

@@ -2,7 +2,7 @@
 
 use crate::steps::{Apart, Choice};
 
-/// Bytes of a number.
+/// Bytes of a `float32`.
 const NUMBER: usize = size_of::<f32>();
 
 /// An image that a step can have with pixels apart.

@@ -1,11 +1,11 @@
-//! Steps whose values are bytes, or become or were other elements.
+//! Steps on int8, and conversions.
 
 use super::{Selected, Site};
 use crate::Rounding;
 use crate::operations::{gate, limits, per_tensor};
 use crate::steps::{
-    After, CombineKinds, Convert, GateBytes, Kind, MapBytes, ReduceBytes, Repeat, SumBytes, ToBytes, function, table,
-    table_of_bytes,
+    After, CombineKinds, Convert, GateInt8, Kind, MapInt8, ReduceInt8, Repeat, SumInt8, ToInt8, function, table,
+    table_of_int8,
 };
 use sconce_graph::{Combine as CombineKind, Op, Reduction};
 use sconce_kernels::bytes;
@@ -20,15 +20,15 @@ impl Site<'_> {
     /// A conversion with what follows, by a table if that can be.
     fn converted(&self, from: Kind, to: Kind, after: Vec<After>) -> Selected {
         let of_bytes = self.node.op != Op::Convert && self.options.rounding == Rounding::Xnnpack;
-        let table = if of_bytes { table_of_bytes } else { table };
+        let table = if of_bytes { table_of_int8 } else { table };
         match table(self.options.isa, from, to, &after) {
-            Some(table) => self.step(MapBytes { table: Box::new(table), kinds: (from, to) }, 1, 0),
+            Some(table) => self.step(MapInt8 { table: Box::new(table), kinds: (from, to) }, 1, 0),
             None => self.step(Convert { from, to, after }, 1, 0),
         }
     }
 
-    /// An element-wise node or a reduction of bytes.
-    pub(super) fn bytes(&self) -> Option<Selected> {
+    /// An element-wise node or a reduction of int8.
+    pub(super) fn int8(&self) -> Option<Selected> {
         let (from, to) = (self.kind(self.node.inputs[0])?, self.kind(self.node.outputs[0])?);
         let mut after = self.after(self.node.inputs.len());
         match &self.node.op {
@@ -38,7 +38,7 @@ impl Site<'_> {
             }
             Op::Combine(combine) => {
                 if let Some(selected) =
-                    self.whole_bytes(*combine).filter(|_| self.options.rounding == Rounding::Xnnpack)
+                    self.sum_or_gate(*combine).filter(|_| self.options.rounding == Rounding::Xnnpack)
                 {
                     return Some(selected);
                 }
@@ -52,22 +52,22 @@ impl Site<'_> {
                 let (scale, zero) = per_tensor(self.graph, self.node.outputs[0])?;
                 let limits = limits(&self.node.then, scale, i8::try_from(zero).ok()?);
                 let (mean, n, inner) = (*of == Reduction::Mean, axis.n, axis.inner);
-                let step = ReduceBytes { mean, n, inner, from, to, after, limits };
+                let step = ReduceInt8 { mean, n, inner, from, to, after, limits };
                 (n > 0).then(|| self.step(step, 1, 0))
             }
             _ => None,
         }
     }
 
-    /// A sum or a gate of bytes that is followed by limits at most.
-    fn whole_bytes(&self, combine: CombineKind) -> Option<Selected> {
+    /// A sum or a gate of int8 that is followed by limits at most.
+    fn sum_or_gate(&self, combine: CombineKind) -> Option<Selected> {
         let (scale, zero) = per_tensor(self.graph, self.node.outputs[0])?;
         let zero = i8::try_from(zero).ok()?;
         let from = |index: usize| per_tensor(self.graph, self.node.inputs[index]);
-        let to = ToBytes { scale, rounding: bytes::Rounding { zero, limits: limits(&self.node.then, scale, zero)? } };
+        let to = ToInt8 { scale, rounding: bytes::Rounding { zero, limits: limits(&self.node.then, scale, zero)? } };
         if let Some((image, gate)) = gate(self.node, |id| self.sizes[id.index()].clone()) {
-            let scratch = GateBytes::scratch(*self.output().last()?)?;
-            return Some(self.step(GateBytes { from: [from(image)?, from(gate)?], to, gate }, 2, scratch));
+            let scratch = GateInt8::scratch(*self.output().last()?)?;
+            return Some(self.step(GateInt8 { from: [from(image)?, from(gate)?], to, gate }, 2, scratch));
         }
         let sign = match combine {
             CombineKind::Add => 1.0,
@@ -82,6 +82,6 @@ impl Site<'_> {
             }
             None => None,
         };
-        Some(self.step(SumBytes::new([from(0)?, (sign * second, second_zero)], to, repeat), 2, 0))
+        Some(self.step(SumInt8::new([from(0)?, (sign * second, second_zero)], to, repeat), 2, 0))
     }
 }
