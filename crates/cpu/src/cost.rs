@@ -1,7 +1,8 @@
 //! Which of several ways to compute the same is fastest, told from sizes.
 //!
-//! All choices between algorithms are made here. What Winograd's method costs beside a plain sum of products is measured and
-//! known where its kernels are ([`winograd::best`], [`winograd::pays`]).
+//! All choices between algorithms are made here: a layer is computed by the one of [`ALGORITHMS`] that costs the least, and
+//! layers in a row are computed strip by strip where that costs less than writing large images to memory. What forms of a layer
+//! cost is measured and known where their kernels are ([`winograd::time`], [`winograd::time_int8`]).
 
 use crate::steps::{Filter, Window};
 use sconce_kernels::Isa;
@@ -18,31 +19,69 @@ const WORTH_KEEPING: usize = 512 * 1024;
 /// Parts of an image per thread: with two, the thread that is done first takes another.
 const PARTS: usize = 2;
 
-/// How the sum of products of a layer of `float32` is computed.
+/// How a convolution or linear layer is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
+pub(crate) enum Algorithm {
+    /// As a plain sum of products.
     Direct,
+    /// Likewise, after the factors of a gate multiplied the weights and not the image.
+    Gated,
+    /// By Winograd's method: it rounds more for `float32`, and takes more memory for int8.
     Winograd(Output),
 }
 
-/// The fastest method for a convolution. The choice is made for the largest images that may come: it decides how weights are
-/// packed, and that is done once for all sizes.
-pub(crate) fn method(conv: &Conv2d, largest: &Conv2d, layout: Filter, exact: bool) -> Method {
-    let output = winograd::best(largest).filter(|_| !exact && layout == Filter::Rows && winograd::applies(conv));
-    output.map_or(Method::Direct, Method::Winograd)
+/// All of them. Of two that cost the same the first is taken.
+const ALGORITHMS: [Algorithm; 4] =
+    [Algorithm::Direct, Algorithm::Gated, Algorithm::Winograd(Output::Two), Algorithm::Winograd(Output::Four)];
+
+/// Nanoseconds to multiply an element by a factor: at least what a multiplication of a product takes. Either way there is a
+/// number for each channel, so that only which is less matters.
+const FACTOR: f64 = 0.0172;
+
+/// What is known of a layer when its algorithm is chosen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layer {
+    pub(crate) conv: Conv2d,
+    /// The same for the largest images that may come. It decides where weights are packed otherwise, which is done once for all
+    /// sizes.
+    pub(crate) largest: Conv2d,
+    pub(crate) layout: Filter,
+    /// The instructions, if elements are int8.
+    pub(crate) int8: Option<Isa>,
+    /// Whether factors for the channels of the image come first, from a gate.
+    pub(crate) gated: bool,
+    /// Whether Winograd's method is not wanted.
+    pub(crate) exact: bool,
 }
 
-/// Whether Winograd's method is the fastest for int8. It rounds nothing, but takes more memory.
-pub(crate) fn winograd_pays(isa: Isa, conv: &Conv2d, largest: &Conv2d, layout: Filter, exact: bool) -> bool {
-    !exact && layout == Filter::Rows && winograd::pays(isa, largest) && winograd::int8::applies(conv)
-}
+impl Layer {
+    /// The algorithm that costs the least.
+    pub(crate) fn cheapest(&self) -> Algorithm {
+        let costs = ALGORITHMS.into_iter().filter_map(|algorithm| Some((algorithm, self.cost(algorithm)?)));
+        costs.min_by(|(_, a), (_, b)| a.total_cmp(b)).map_or(Algorithm::Direct, |(algorithm, _)| algorithm)
+    }
 
-/// Whether factors of the channels of an image had better multiply the weights of the pixelwise convolution that reads it:
-/// if these are fewer. Both have a row for each channel.
-pub(crate) fn gates_weights(conv: &Conv2d) -> bool {
-    let [height, width] = conv.input;
-    let (weights, pixels) = (conv.out_channels, height * width);
-    conv.batch == 1 && conv.groups == 1 && conv.is_pixelwise() && weights < pixels
+    /// Nanoseconds on one core; `None` where the algorithm does not apply or costs are not known.
+    fn cost(&self, algorithm: Algorithm) -> Option<f64> {
+        let Self { conv, largest, .. } = self;
+        let factors = |numbers: usize| if self.gated { FACTOR * (numbers * conv.in_channels) as f64 } else { 0.0 };
+        let transforms = !self.exact && self.layout == Filter::Rows;
+        match (algorithm, self.int8) {
+            (Algorithm::Direct, None) => Some(winograd::time(largest, None)? + factors(conv.input[0] * conv.input[1])),
+            (Algorithm::Gated, None) => {
+                let one = self.gated && conv.batch == 1 && conv.groups == 1 && conv.is_pixelwise();
+                Some(winograd::time(largest, None).filter(|_| one)? + factors(conv.out_channels))
+            }
+            (Algorithm::Winograd(output), None) => {
+                winograd::time(largest, Some(output)).filter(|_| transforms && winograd::applies(conv))
+            }
+            (Algorithm::Direct, Some(isa)) => winograd::time_int8(isa, largest, false),
+            (Algorithm::Winograd(Output::Four), Some(isa)) => {
+                winograd::time_int8(isa, largest, true).filter(|_| transforms && winograd::int8::applies(conv))
+            }
+            (Algorithm::Gated | Algorithm::Winograd(Output::Two), Some(_)) => None,
+        }
+    }
 }
 
 /// Whether a value is large enough that computing what reads it strip by strip can pay.
@@ -115,15 +154,35 @@ mod tests {
         assert!(strips_pay(&[layer(64, 0, 1), layer(64, 2, 1), layer(64, 2, 1)], 2));
     }
 
+    fn of(conv: Conv2d) -> Layer {
+        Layer { conv, largest: conv, layout: Filter::Rows, int8: None, gated: false, exact: false }
+    }
+
     /// 24 channels in: as many weights per channel as output channels, as many numbers as pixels.
     #[test]
     fn factors_go_where_fewer_numbers_are() {
-        let image =
-            |[height, width]: [usize; 2], out: usize| Conv2d { input: [height, width], ..Conv2d::linear(1, 24, out) };
-        assert!(gates_weights(&image([7, 7], 48)));
-        assert!(!gates_weights(&image([7, 7], 49)));
-        assert!(!gates_weights(&Conv2d { batch: 2, ..image([7, 7], 8) }), "a factor for each image");
-        assert!(!gates_weights(&Conv2d { kernel: [3, 3], ..image([7, 7], 8) }), "several taps");
+        let image = |pixels: usize, out: usize| Conv2d { input: [pixels, 7], ..Conv2d::linear(1, 24, out) };
+        let chosen = |conv| Layer { gated: true, ..of(conv) }.cheapest();
+        assert_eq!(chosen(image(7, 48)), Algorithm::Gated);
+        assert_eq!(chosen(image(7, 49)), Algorithm::Direct);
+        assert_eq!(chosen(image(700, 4899)), Algorithm::Gated);
+        assert_eq!(chosen(Conv2d { batch: 2, ..image(7, 8) }), Algorithm::Direct, "a factor for each image");
+        assert_eq!(chosen(Conv2d { kernel: [3, 3], ..image(7, 8) }), Algorithm::Direct, "several taps");
+        assert_eq!(of(image(7, 48)).cheapest(), Algorithm::Direct, "no gate");
+    }
+
+    #[test]
+    fn large_filters_are_transformed_where_that_is_wanted() {
+        let layer =
+            |channels| Conv2d { input: [56, 56], kernel: [3, 3], padding: [1; 4], ..Conv2d::linear(1, channels, 64) };
+        let (large, four) = (of(layer(64)), Algorithm::Winograd(Output::Four));
+        assert_eq!(large.cheapest(), four);
+        assert_eq!(of(layer(3)).cheapest(), Algorithm::Direct, "few channels");
+        assert_eq!(Layer { exact: true, ..large }.cheapest(), Algorithm::Direct);
+        assert_eq!(Layer { layout: Filter::Columns, ..large }.cheapest(), Algorithm::Direct);
+        let small = Conv2d { input: [2, 2], ..layer(64) };
+        assert_eq!(Layer { conv: small, ..large }.cheapest(), four, "the largest image decides");
+        assert_eq!(Layer { int8: Some(Isa::Scalar), ..large }.cheapest(), four);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Steps of products, of weights and of tensors.
 
 use super::{Selected, Site};
-use crate::cost::{self, Method};
+use crate::cost::{Algorithm, Layer};
 use crate::operations::{Form, Product};
 use crate::steps::{
     Attention, Bias, Convolution, ConvolutionDynamic, ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Filter,
@@ -118,17 +118,18 @@ impl Site<'_> {
         let (isa, width, exact) = (self.options.isa, self.width, self.options.exact);
         let (node, filter, bias) = (self.place, self.node.inputs[1], self.node.inputs.get(2).copied());
         let pixels = Pixels::new(conv.in_channels, conv.out_channels);
+        let layer = Layer { conv, largest: self.largest(&conv), layout, int8: None, gated: false, exact };
         match form {
             Form::Product(Product::Static { quantization, scales }) => {
                 let (tail, reads) = (Tail::Nothing, vec![self.node.inputs[0]]);
                 let step = ConvolutionInt8 { node, conv, filter, layout, bias, quantization, scales, tail, pixels };
-                Some(match cost::winograd_pays(isa, &conv, &self.largest(&conv), layout, exact) {
-                    true => {
+                Some(match (Layer { int8: Some(isa), ..layer }).cheapest() {
+                    Algorithm::Winograd(_) => {
                         let step = WinogradInt8(step);
                         let scratch = step.scratch(isa, width);
                         self.reading(step, reads, scratch)
                     }
-                    false => self.reading(step, reads, int8::scratch_len(isa, &conv, int8::Kind::Bytes, width)),
+                    _ => self.reading(step, reads, int8::scratch_len(isa, &conv, int8::Kind::Bytes, width)),
                 })
             }
             Form::Product(Product::Dynamic(kind)) => {
@@ -138,30 +139,30 @@ impl Site<'_> {
                 self.is_float(self.node.outputs[0]).then(|| self.step(step, 1, scratch))
             }
             _ => {
-                let (parameters, after) = (self.parameters()?, self.after(1));
-                if let Method::Winograd(output) = cost::method(&conv, &self.largest(&conv), layout, exact) {
-                    let step = Winograd { node, conv, output, parameters, after, pixels };
-                    let scratch = step.scratch(isa, width);
-                    return Some(self.step(step, 1, scratch));
-                }
-                let convolution = Convolution { node, conv, parameters, layout, after, pixels };
-                Some(match self.gate(&conv) {
-                    Some(gate) => self.gated(convolution, gate),
-                    None => self.step(convolution, 1, 0),
+                let (parameters, after, gate) = (self.parameters()?, self.after(1), self.gate(&conv));
+                let convolution = |after| Convolution { node, conv, parameters, layout, after, pixels };
+                Some(match ((Layer { gated: gate.is_some(), ..layer }).cheapest(), gate) {
+                    (Algorithm::Winograd(output), _) => {
+                        let step = Winograd { node, conv, output, parameters, after, pixels };
+                        let scratch = step.scratch(isa, width);
+                        self.step(step, 1, scratch)
+                    }
+                    (Algorithm::Gated, Some(gate)) => self.gated(convolution(after), gate),
+                    _ => self.step(convolution(after), 1, 0),
                 })
             }
         }
     }
 
     /// The node that multiplies the channels of the image before a pixelwise convolution, for nobody else, with the image and
-    /// the factors; where they had better multiply its weights.
+    /// the factors.
     fn gate(&self, conv: &Conv2d) -> Option<(usize, [ValueId; 2])> {
         let gated = self.node.inputs[0];
         let place = self.makers[gated.index()].filter(|_| self.counts[gated.index()] == 1)?;
         let maker = &self.graph.nodes[place];
         let multiplies = matches!(maker.op, Op::Combine(Combine::Multiply)) && maker.then.is_empty();
         let floats = maker.inputs.iter().all(|&value| self.is_float(value));
-        (multiplies && floats && cost::gates_weights(conv)).then_some(())?;
+        (multiplies && floats).then_some(())?;
         let &[first, second] = &maker.inputs[..] else { return None };
         let sizes = |value: ValueId| &self.sizes[value.index()][..];
         let is_gate = |image, gate| sizes(image) == self.input(0) && sizes(gate) == [1, 1, 1, conv.in_channels];
