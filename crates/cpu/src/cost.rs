@@ -9,14 +9,13 @@ use sconce_kernels::Isa;
 use sconce_kernels::packed::Conv2d;
 use sconce_kernels::winograd::{self, Output};
 
-/// Bytes of the second-level cache that rows between two convolutions may take: half of one MiB, and a little more, so that
-/// the weights of both fit beside them.
+/// Bytes of rows between convolutions that a strip aims at: they and the weights fit the second-level cache.
 const CACHED: usize = 640 * 1024;
 
-/// Bytes of a value from which on it is worth not writing it to memory: with its reader's result it does not fit that cache.
+/// Bytes of a value that are worth not writing to memory.
 const WORTH_KEEPING: usize = 512 * 1024;
 
-/// Parts of an image per thread: with two, the thread that is done first takes another.
+/// Parts of an image per thread.
 const PARTS: usize = 2;
 
 /// How a convolution or linear layer is computed.
