@@ -22,7 +22,7 @@ use std::ops::Range;
 pub(crate) const ALIGN: usize = 64;
 
 /// A block of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Block {
     /// An input of the call.
     Input(usize),
@@ -86,6 +86,16 @@ impl Io {
             }
         }
         Ok(Self { reads, writes })
+    }
+
+    /// What is read.
+    pub(crate) fn reads(&self) -> &[Slot] {
+        &self.reads
+    }
+
+    /// What is written: the results, and scratch.
+    pub(crate) fn writes(&self) -> &[Slot] {
+        &self.writes
     }
 
     /// Bytes of what is read and of the results.
