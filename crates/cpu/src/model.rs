@@ -1,7 +1,7 @@
 //! A graph made ready, and what a caller keeps to run it.
 
 use crate::lowered::Lowered;
-use crate::memory::{Bank, Memory, Pace};
+use crate::memory::{Bank, Memory, Pace, Room};
 use crate::plan::Plan;
 use crate::profile::{Times, report};
 use crate::steps::Context;
@@ -9,6 +9,7 @@ use crate::weights::{Known, check, model_name, packed_prefix};
 use sconce_graph::engine::{self, Error, PlanReport, Rounding};
 use sconce_graph::{Constants, Graph, Shape, infer};
 use sconce_kernels::{Isa, Parallel};
+use std::mem::take;
 use std::sync::{Arc, Mutex, TryLockError};
 
 /// Plans that a model keeps.
@@ -208,7 +209,7 @@ impl Model {
         let form = plan.form();
         let known = Known { graph: form.graph(), constants, packed: form.packed() };
         let context = Context { isa: self.options.isa, par, known };
-        let mut memory = Memory::new(inputs, outputs, arena.bytes_mut(), known);
+        let mut memory = Memory::new(inputs, outputs, arena.bytes_mut(), known, take(&mut session.room));
         match &mut session.watched {
             Some(watched) => {
                 watched.plan = Some(plan.clone());
@@ -216,6 +217,7 @@ impl Model {
             }
             None => plan.run(&context, &mut memory, |_| ()),
         }
+        session.room = memory.into_room();
         self.pace.finish(started, || form.packed().settle() || arena.settle());
         self.bank.give_back(arena);
         Ok(())
@@ -258,6 +260,7 @@ impl Plans {
 #[derive(Debug, Default)]
 pub struct Session {
     watched: Option<Watched>,
+    room: Room,
 }
 
 /// What is known of the runs of a session that is watched.

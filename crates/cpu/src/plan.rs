@@ -160,15 +160,15 @@ impl Plan {
     }
 
     pub(crate) fn check_arguments(&self, inputs: &[&[u8]], outputs: &[&mut [u8]]) -> Result<(), String> {
-        let inputs: Vec<_> = inputs.iter().map(|bytes| bytes.len()).collect();
-        let outputs: Vec<_> = outputs.iter().map(|bytes| bytes.len()).collect();
-        match inputs == self.bytes.0 && outputs == self.bytes.1 {
-            true => Ok(()),
-            false => Err(format!(
-                "the call passes {inputs:?} and {outputs:?} bytes where the plan takes {:?} and gives {:?}",
-                self.bytes.0, self.bytes.1
-            )),
+        let (read, written) = (inputs.iter().map(|bytes| bytes.len()), outputs.iter().map(|bytes| bytes.len()));
+        let (takes, gives) = (&self.bytes.0, &self.bytes.1);
+        if read.clone().eq(takes.iter().copied()) && written.clone().eq(gives.iter().copied()) {
+            return Ok(());
         }
+        let (read, written): (Vec<_>, Vec<_>) = (read.collect(), written.collect());
+        Err(format!(
+            "the call passes {read:?} and {written:?} bytes where the plan takes {takes:?} and gives {gives:?}"
+        ))
     }
 
     pub(crate) fn run(&self, context: &Context<'_>, memory: &mut Memory<'_>, mut done: impl FnMut(usize)) {

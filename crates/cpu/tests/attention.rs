@@ -149,7 +149,8 @@ fn run(text: &str, inputs: &[Vec<f32>], par: &dyn Parallel) -> (Vec<f32>, String
 }
 
 fn check(case: &Case) {
-    let (inputs, pool) = (case.inputs(), Pool::new(2));
+    let (inputs, threads) = (case.inputs(), Pool::new(2));
+    let pool = threads.lease();
     let expected = case.expected(&inputs);
     for par in [&Serial as &dyn Parallel, &pool] {
         // A score that is returned keeps the operations apart.

@@ -34,7 +34,8 @@ fn run(
 }
 
 fn check(case: &Case, options: Options) {
-    let (weights, pool) = (Weights::mixed(), Pool::new(2));
+    let (weights, threads) = (Weights::mixed(), Pool::new(2));
+    let pool = threads.lease();
     for (set, options) in sets(options) {
         for par in [&Serial as &dyn Parallel, &pool] {
             let (expected, _) = run(case, true, &weights, options, par);

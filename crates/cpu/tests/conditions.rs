@@ -44,7 +44,7 @@ output %6
     let negative = |row: usize| row.is_multiple_of(3);
     let number = |i: usize| if negative(i / 70) && i % 70 == 69 { -0.5 } else { (i % 13) as f32 };
     let x: Vec<f32> = (0..600 * 70).map(number).collect();
-    for par in [&Serial as &dyn Parallel, &Pool::new(2)] {
+    for par in [&Serial as &dyn Parallel, &Pool::new(2).lease()] {
         let found = floats(&run(text, &x, par)[0]);
         for (i, (found, x)) in found.iter().zip(&x).enumerate() {
             let expected = if negative(i / 70) { 2.0 * x + 1.0 } else { 10.0 };

@@ -61,7 +61,7 @@ fn gates_go_into_the_weights() {
         let pixels = size[0] * size[1];
         let inputs = [numbers(5000, pixels * CHANNELS), numbers(900, CHANNELS), numbers(70, pixels * OUT)];
         let expected = expected(&inputs, &filter);
-        for par in [&Serial as &dyn Parallel, &Pool::new(2)] {
+        for par in [&Serial as &dyn Parallel, &Pool::new(2).lease()] {
             let (found, taken) = run(&text(size, operands, outputs), &inputs, &weights, par);
             assert_eq!(taken, steps, "{size:?} {operands} {outputs}");
             for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {

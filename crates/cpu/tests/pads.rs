@@ -22,7 +22,8 @@ fn run(text: &str, outputs: &str, options: Options, par: &dyn Parallel) -> (Vec<
 
 #[test]
 fn borders_and_padding_are_the_same() {
-    let pool = Pool::new(2);
+    let threads = Pool::new(2);
+    let pool = threads.lease();
     for (top, left, bottom, right) in [(1, 1, 1, 1), (0, 2, 3, 0), (5, 4, 7, 6)] {
         for (height, width, channels, stride) in [(5, 6, 16, 1), (1, 1, 24, 1), (9, 20, 5, 2)] {
             let (padded_height, padded_width) = (height + top + bottom, width + left + right);

@@ -23,7 +23,7 @@ output %2
 ";
     let x: Vec<f32> = (0..600 * 7).map(|i| if i % 7 == 0 { (i / 7) as f32 } else { 0.0 }).collect();
     let expected: Vec<f32> = (0..600u16).map(f32::from).collect();
-    for par in [&Serial as &dyn Parallel, &Pool::new(2)] {
+    for par in [&Serial as &dyn Parallel, &Pool::new(2).lease()] {
         assert_eq!(floats(text, &x, par), expected);
     }
 }

@@ -423,7 +423,8 @@ fn thrown(dice: &mut Dice, text: &str, bounds: &Sizes) -> Graph {
 }
 
 fn check(what: &str, bounds: &Sizes, text: &str, rounds: usize) {
-    let (weights, pool, mut dice) = (Weights::mixed(), Pool::new(2), Dice(0x9e37_79b9_7f4a_7c15));
+    let (weights, threads, mut dice) = (Weights::mixed(), Pool::new(2), Dice(0x9e37_79b9_7f4a_7c15));
+    let pool = threads.lease();
     let bounded = graph(text, |_, _, letter| bounds.iter().find(|(known, _)| *known == letter).unwrap().1);
     let bounded = sized(bounded).unwrap();
     let model =

@@ -45,7 +45,7 @@ fn strips_are_the_whole() {
         assert_eq!(together, steps, "stride {stride}");
         assert!(found == expected, "stride {stride}");
         for threads in [2, 3] {
-            let (found, _) = run(graph(stride, "%9"), &Pool::new(threads));
+            let (found, _) = run(graph(stride, "%9"), &Pool::new(threads).lease());
             assert!(found == expected, "stride {stride}, {threads} threads");
         }
     }

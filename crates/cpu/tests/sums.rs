@@ -46,7 +46,7 @@ fn sums_of_bytes_are_those_of_whole_numbers() {
                 large = list(large),
             );
             let inputs = [bytes(7, large.iter().product()), bytes(1000, small.iter().product())];
-            for par in [&Serial as &dyn Parallel, &Pool::new(2)] {
+            for par in [&Serial as &dyn Parallel, &Pool::new(2).lease()] {
                 let (mut results, _) =
                     support::run(graph(&text), Options::default(), &NOTHING, par, &[&inputs[0], &inputs[1]]);
                 let output = results.swap_remove(0);

@@ -42,7 +42,8 @@ fn run(text: &str, weights: &Weights, options: Options, par: &dyn Parallel) -> (
 
 #[test]
 fn what_products_do_besides_changes_no_byte() {
-    let (weights, pool) = (Weights::mixed(), Pool::new(2));
+    let (weights, threads) = (Weights::mixed(), Pool::new(2));
+    let pool = threads.lease();
     for (size, function) in [(1, "hard_swish"), (7, "hard_swish"), (14, "silu"), (30, "tanh")] {
         for (set, options) in sets(Options::default()) {
             for par in [&Serial as &dyn Parallel, &pool] {

@@ -41,7 +41,8 @@ fn every_size_gives_the_sums_of_products() {
     // The first of the numbers, for both constants.
     let weights = Weights::all(to_bytes(&numbers));
     let model = Model::new(graph(LAYER), Options::default(), &weights).unwrap();
-    let pool = Pool::new(2);
+    let threads = Pool::new(2);
+    let pool = threads.lease();
     for size in [[9, 14], [40, 40], [1, 1], [3, 40], [40, 2], [6, 6], [9, 14]] {
         let [height, width] = size;
         let input = &numbers[numbers.len() - height * width * CHANNELS..];
@@ -96,7 +97,8 @@ fn every_size_of_bytes_gives_the_sums_of_products() {
     let model = Model::new(graph(BYTES), Options::default(), &weights).unwrap();
     let exact = Options { exact: true, ..Options::default() };
     let direct = Model::new(graph(BYTES), exact, &weights).unwrap();
-    let pool = Pool::new(2);
+    let threads = Pool::new(2);
+    let pool = threads.lease();
     for size in [[9, 14], [40, 40], [1, 1], [3, 40], [40, 2], [6, 6], [9, 14]] {
         let [height, width] = size;
         let input = &all[all.len() - height * width * CHANNELS..];
