@@ -21,7 +21,7 @@ pub mod ggml;
 mod part;
 mod rooms;
 
-pub use backend::{GraphBackend, Imported};
+pub use backend::{GraphBackend, Imported, has_varying_sizes};
 #[cfg(feature = "ggml")]
 pub use ggml::GgmlBackend;
 pub use part::Part;

@@ -276,3 +276,42 @@ impl Session {
         self.watched = Some(Watched::default());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sconce_graph::{Dim, Source, parse};
+    use sconce_kernels::Serial;
+
+    struct Nothing;
+
+    impl Constants for Nothing {
+        fn bytes<'a>(&'a self, _: &'a Source) -> Option<&'a [u8]> {
+            None
+        }
+    }
+
+    /// Somebody else is at the list of plans and at the bank for as long as the sessions run: who waited would never end.
+    #[test]
+    fn sessions_wait_for_nobody() {
+        let graph = parse("%0: float32[8] = input\n%1: float32[8] = negate %0\noutput %1\n").unwrap();
+        assert_eq!(graph.ty(graph.inputs[0]).dims, [Dim::Fixed(8)]);
+        let model = Model::new(graph, Options::default(), &Nothing).unwrap();
+        let held = model.plans.lock().unwrap();
+        let idle = model.bank.hold();
+        std::thread::scope(|scope| {
+            for count in 1..=8usize {
+                let model = &model;
+                scope.spawn(move || {
+                    let (mut session, bytes) = (model.session(), vec![0x3f; 4 * count]);
+                    let plan = model.plan(&[&[count]], 1).unwrap();
+                    let mut found = vec![0; 4 * count];
+                    model.run(&plan, &mut session, &Serial, &Nothing, &[&bytes], &mut [&mut found]).unwrap();
+                    let expected = -f32::from_le_bytes([0x3f; 4]);
+                    assert!(found.as_chunks().0.iter().all(|number| f32::from_le_bytes(*number) == expected));
+                });
+            }
+        });
+        drop((held, idle));
+    }
+}

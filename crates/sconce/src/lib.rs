@@ -45,7 +45,7 @@ pub use error::Error;
 pub use instructions::{instruction_set, instruction_sets};
 pub use layout::reorder;
 pub use module::{Module, PackedWeights, PlannedCalls, Source};
-pub use options::{Limits, Options, Rounding};
+pub use options::{Limits, Options};
 #[cfg(feature = "engine")]
 pub use packs::packed_beside;
 pub use registry::{Registry, get_backend_class, register_backend, register_kernel};
@@ -65,6 +65,7 @@ pub use sconce_core as core;
 pub use sconce_core::{Code, ScalarType};
 /// The readers and writers of program files.
 pub use sconce_format as format;
+pub use sconce_graph::engine::Rounding;
 /// A tensor's bytes as elements, for those who write kernels.
 pub use sconce_kernels::view;
 

@@ -34,6 +34,12 @@ impl Bank {
         }
     }
 
+    /// Keeps everybody else from the idle arenas.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> MutexGuard<'_, Vec<Aligned>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// An arena of at least `bytes` bytes, which hold anything; `None` if there is no such memory.
     pub(crate) fn lend(&self, par: &dyn Parallel, bytes: usize) -> Option<Aligned> {
         if let Some(mut idle) = self.idle() {

@@ -6,7 +6,7 @@ use crate::blocks::Blocks;
 use crate::folding::Folding;
 use crate::module::Shared;
 pub(crate) use sconce_backends::Part;
-use sconce_backends::{Engines, Imported};
+use sconce_backends::{Engines, Imported, has_varying_sizes};
 use sconce_core::{Code, DataLoader as _, Delegate, Fault, Method, Owned, Registry as _};
 use sconce_flow::{Callee, Known};
 use sconce_format::pte::{KernelTypes, Payload};
@@ -70,12 +70,6 @@ pub(super) struct Regions {
     pub(super) delegates: Vec<Owned<dyn Delegate>>,
     /// Why others are not among them, if there is something to say.
     pub(super) reason: Option<String>,
-}
-
-/// Whether a tensor of a method may have other sizes than those declared.
-fn has_varying_sizes(method: Method<'_>) -> bool {
-    let varies = |value: KernelTypes<'_>| matches!(value, KernelTypes::Tensor(tensor) if tensor.is_dynamic());
-    method.plan().values().iter().any(|value| varies(value.val()))
 }
 
 /// Says that a payload was read.
