@@ -9,9 +9,15 @@
 //! %2: float32[1, s0, 8] = aten::mul.Tensor(self: %0, other: %1)
 //! ```
 //!
-//! Invariants: a call reads values that inputs, constants or calls before it in its
-//! block, or in a block around that, have made; a value is made once, and a call makes one at least; types are what the
-//! operator gives.
+//! [`text`](mod@text) has the whole of that form, which parses back; [`verify`](fn@verify) states what holds between
+//! passes.
+
+mod text;
+mod verify;
+
+pub use text::parse;
+pub use verify::{Invalid, verify, verify_method};
+pub(crate) use verify::{debug_verify, view};
 
 use crate::size::{Size, Symbol, Symbols};
 use sconce_format::ScalarType;
@@ -266,7 +272,8 @@ impl Arg {
 pub enum Target {
     /// An operator by its full name, such as `aten::add.Tensor`.
     Operator(Cow<'static, str>),
-    /// A delegate of [`Program::delegates`]; the argument `inputs` is what it gets.
+    /// A delegate of [`Program::delegates`]; the argument `inputs` is what it gets, `states` the buffers that it keeps
+    /// itself from run to run.
     Delegate(u32),
     /// The first block if the argument `condition` holds, else the second; both get `inputs`.
     Cond,

@@ -13,7 +13,9 @@ mod rules;
 pub(crate) use rules::rule;
 
 use crate::Error;
-use crate::ir::{Arg, Block, Call, Constants, Definition, Function, Kind, Origin, TensorType, Value, ValueId};
+use crate::ir::{
+    Arg, Block, Call, Constants, Definition, Function, Kind, Origin, TensorType, Value, ValueId, debug_verify, view,
+};
 use crate::size::Size;
 use sconce_format::ScalarType;
 use std::borrow::Cow;
@@ -57,7 +59,9 @@ pub fn rewrite(
         let (Definition::SizeOf(value, _) | Definition::Value(value)) = definition;
         now(value);
     }
-    result
+    result?;
+    debug_verify(function, constants, "lowering");
+    Ok(())
 }
 
 struct Lowering<'l, 'a> {
@@ -97,15 +101,12 @@ impl Lowering<'_, '_> {
         };
         let Self { function, constants, room, .. } = self;
         let mut site = Site { call: &call, function, constants, calls: Vec::new(), room };
-        let source = call.source.as_deref();
-        let results = rule(&mut site).map_err(|error| {
-            let (operator, trace) = source.map_or(("", ""), |source| (&*source.target, &*source.stack_trace));
-            error.at(if operator.is_empty() { call.operator().unwrap_or("") } else { operator }, trace)
-        })?;
+        let results = rule(&mut site).map_err(|error| at(&call, error))?;
         let calls = site.calls;
         self.check(&call, &results)?;
         self.replaced.extend(call.outputs.iter().copied().zip(results.iter().copied()));
         for mut inner in calls {
+            self.view(&call, &inner)?;
             inner.source = inner.source.or_else(|| call.source.clone());
             // What a rule leaves under its own name is finished.
             let depth = if inner.operator() == call.operator() { DEPTH } else { depth + 1 };
@@ -116,6 +117,13 @@ impl Lowering<'_, '_> {
             self.replaced.insert(*output, last);
         }
         Ok(())
+    }
+
+    /// A rule believes what the export says of the result. A view of another number of elements shows that it is not true.
+    fn view(&self, call: &Call, made: &Call) -> Result<(), Error> {
+        let name = call.operator().unwrap_or("");
+        let wrong = |invalid| Error::unsupported(format!("a result of a type that {name} does not give ({invalid})"));
+        view(self.function, made).map_err(|invalid| at(call, wrong(invalid)))
     }
 
     /// The values that a rule gives have the types that the call's results had.
@@ -137,6 +145,12 @@ impl Lowering<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// An error of a call, with the operator in the export that it came from.
+fn at(call: &Call, error: Error) -> Error {
+    let (operator, trace) = call.source.as_deref().map_or(("", ""), |source| (&*source.target, &*source.stack_trace));
+    error.at(if operator.is_empty() { call.operator().unwrap_or("") } else { operator }, trace)
 }
 
 /// A call that is being rewritten, and the calls that take its place so far.

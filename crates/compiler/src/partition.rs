@@ -26,6 +26,7 @@ pub use stages::stages;
 use crate::Error;
 use crate::ir::{
     Arg, Block, Call, Constants, Definition, Delegate, Function, Kind, Origin, Output, Program, Target, ValueId,
+    debug_verify,
 };
 use crate::lower;
 use crate::size::Symbol;
@@ -106,7 +107,9 @@ pub fn partition(
             lower::rewrite(&mut functions[index], constants, &rule)?;
             prepare(&mut functions[index], constants)?;
             partitioner.arrange(&mut functions[index]);
+            debug_verify(&functions[index], constants, partitioner.name());
             delegate(program, index, &**partitioner, &mut report)?;
+            debug_verify(&program.functions[index], &program.constants, partitioner.name());
         }
     }
     Ok(report)
@@ -163,9 +166,13 @@ fn delegate(
 
 /// The call that stands for a part.
 fn delegate_call(part: &Part<'_>, delegate: u32) -> Call {
+    let mut args = vec![("inputs".into(), part.inputs.clone().into())];
+    if !part.states.is_empty() {
+        args.push(("states".into(), part.states.iter().map(|(state, _)| *state).collect::<Vec<_>>().into()));
+    }
     Call {
         target: Target::Delegate(delegate),
-        args: vec![("inputs".into(), part.inputs.clone().into())],
+        args,
         blocks: Vec::new(),
         outputs: part.outputs.clone(),
         source: part.calls.first().and_then(|call| call.source.clone()),

@@ -2,10 +2,10 @@
 
 use super::{Pass, count_in};
 use crate::Error;
-use crate::ir::{Block, Constants, Definition, Function, ValueId};
+use crate::ir::{Arg, Block, Constants, Definition, Function, ValueId};
 use std::collections::HashSet;
 
-/// Removes calls whose results nobody reads. No call has effects, so nothing else is lost.
+/// Removes calls whose results nobody reads. Only calls of delegates that keep buffers have effects; they stay.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeadCalls;
 
@@ -39,7 +39,8 @@ fn sweep(block: &mut Block, wanted: &mut HashSet<ValueId>) -> usize {
     let mut kept = Vec::with_capacity(before);
     let mut inside = 0;
     for mut call in std::mem::take(&mut block.calls).into_iter().rev() {
-        if !call.outputs.iter().any(|value| wanted.contains(value)) {
+        let keeps = matches!(call.arg("states"), Arg::Values(states) if !states.is_empty());
+        if !keeps && !call.outputs.iter().any(|value| wanted.contains(value)) {
             continue;
         }
         for block in &mut call.blocks {
@@ -52,4 +53,50 @@ fn sweep(block: &mut Block, wanted: &mut HashSet<ValueId>) -> usize {
     kept.reverse();
     block.calls = kept;
     before - block.calls.len() + inside
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::parse;
+
+    /// The calls that are left of a method with an input `%0` and a buffer `%1`, where `u0` is found in `%2`.
+    fn left(text: &str) -> Vec<String> {
+        let before = "@0 = [0, 0]\ndelegate 0 \"Mine\" []\nmethod \"f\"\nsymbol u0 in 0..4 = %2\n\
+                      %0: int8[2] = input\n%1: int8[2] = state @0\n%2: int = my::count(self: %0)";
+        let mut program = parse(&format!("{before}\n{text}")).unwrap();
+        DeadCalls.run(&mut program.functions[0], &mut program.constants).unwrap();
+        let text = program.to_string();
+        text.lines().filter(|line| line.contains('(')).map(|line| line.trim().to_owned()).collect()
+    }
+
+    #[test]
+    fn what_nobody_reads_goes() {
+        let kept = "%3: int8[2] = aten::neg(self: %0)\n%4: int8[2] = aten::abs(self: %3)";
+        let text = format!("{kept}\n%5: int8[2] = aten::abs(self: %4)\nupdate %1 = %4");
+        assert_eq!(left(&text).join("\n"), kept);
+    }
+
+    #[test]
+    fn what_sizes_are_found_in_stays() {
+        assert_eq!(left("%3: int8[u0] = aten::full(size: [u0], fill_value: 1)\noutput %3").len(), 2);
+        assert_eq!(left("output 1 + u0").len(), 1);
+        assert_eq!(left("output 1").len(), 0);
+    }
+
+    #[test]
+    fn a_block_reads_what_is_around_it() {
+        let text = "%3: int8[2] = aten::abs(self: %0)\n%4: int8[2] = map(inputs: [%0])\n\
+                    block %5: int8[]\n%6: int8[] = my::pick(self: %3)\n%7: int8[] = aten::abs(self: %5)\ngive %6\n\
+                    output %4";
+        let calls =
+            ["%3: int8[2] = aten::abs(self: %0)", "%4: int8[2] = map(inputs: [%0])", "%6: int8[] = my::pick(self: %3)"];
+        assert_eq!(left(text), calls);
+    }
+
+    #[test]
+    fn a_delegate_that_keeps_a_buffer_stays() {
+        assert_eq!(left("delegate 0(inputs: [%0], states: [%1])"), ["delegate 0(inputs: [%0], states: [%1])"]);
+        assert_eq!(left("%3: int = delegate 0(inputs: [%0])"), [""; 0]);
+    }
 }
