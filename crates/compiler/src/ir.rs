@@ -19,6 +19,7 @@ pub use text::parse;
 pub use verify::{Invalid, verify, verify_method};
 pub(crate) use verify::{debug_verify, view};
 
+use crate::debug::PayloadNode;
 use crate::size::{Size, Symbol, Symbols};
 use sconce_format::ScalarType;
 use std::borrow::Cow;
@@ -474,7 +475,7 @@ pub struct Constant<'a> {
 }
 
 /// A part of a program that a backend runs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Delegate {
     /// The backend's id, such as `XnnpackBackend`.
     pub backend: String,
@@ -484,6 +485,10 @@ pub struct Delegate {
     pub specs: Vec<(String, Vec<u8>)>,
     /// Data that the payload refers to by name.
     pub data: Vec<(String, Data)>,
+    /// How many bytes beyond the end of a tensor the backend may read.
+    pub reads_beyond: u64,
+    /// What the nodes of the payload came from, if its writer tells.
+    pub nodes: Vec<PayloadNode>,
     /// The calls it stands for, for those who ask what was delegated.
     pub calls: Vec<Call>,
 }

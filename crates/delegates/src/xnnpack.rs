@@ -23,7 +23,7 @@ pub struct XnnpackBackend {
 
 impl XnnpackBackend {
     /// The name that programs ask for.
-    pub const NAME: &str = "XnnpackBackend";
+    pub const NAME: &str = sconce_format::xnnpack::BACKEND;
 
     /// With options of the engine.
     pub fn new(options: Options) -> Self {

@@ -29,7 +29,7 @@ impl Partitioner for Mine {
     fn lower(&self, part: &Part<'_>) -> Result<Delegate, Error> {
         let names = part.calls.iter().filter_map(|call| call.operator());
         let payload = names.collect::<Vec<_>>().join(" ").into_bytes();
-        Ok(Delegate { backend: "Mine".to_owned(), payload, specs: Vec::new(), data: Vec::new(), calls: Vec::new() })
+        Ok(Delegate { backend: "Mine".to_owned(), payload, ..Delegate::default() })
     }
 }
 

@@ -26,6 +26,9 @@ use std::borrow::ToOwned;
 use std::string::{String, ToString};
 use std::vec::Vec;
 
+/// The name that programs have for the backend.
+pub const BACKEND: &str = "GgmlBackend";
+
 /// Most dimensions a tensor can have.
 pub const MAX_RANK: usize = 8;
 

@@ -74,7 +74,8 @@ fn delegate(parser: &mut Parser<'_>) -> Result<Delegate, ParseError> {
         let own = if parser.is_at("@") { Data::Constant(constant(parser)?) } else { Data::Bytes(bytes(parser)?) };
         data.push((key, own));
     }
-    Ok(Delegate { backend, payload, specs, data, calls: Vec::new() })
+    let reads_beyond = if parser.take("beyond ") { parser.number()? } else { 0 };
+    Ok(Delegate { backend, payload, specs, data, reads_beyond, ..Delegate::default() })
 }
 
 /// `[1, 2]`, or `64 bytes`, which are zeros.

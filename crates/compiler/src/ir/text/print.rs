@@ -80,7 +80,7 @@ impl Display for Delegate {
                 Data::Bytes(bytes) => write!(f, " data {key:?} {}", Bytes(bytes))?,
             }
         }
-        Ok(())
+        if self.reads_beyond > 0 { write!(f, " beyond {}", self.reads_beyond) } else { Ok(()) }
     }
 }
 

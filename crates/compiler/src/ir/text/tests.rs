@@ -11,7 +11,7 @@ const EVERYTHING: &str = r#"decomposed
 @0 = "weight" [0, 0, 128, 63]
 @1 = [0, 0, 0, 0, 0, 0, 0, 0]
 @2 = "cache" 4096 bytes
-delegate 0 "Mine" 64 bytes option "level" [3] data "weight" @0 data "made" [1, 2]
+delegate 0 "Mine" 64 bytes option "level" [3] data "weight" @0 data "made" [1, 2] beyond 64
 known "get_max_len" 128, "text", [0.5, -inf]
 method "forward"
 symbol s0 in 1..8 = size 0 of %0
