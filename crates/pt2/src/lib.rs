@@ -147,3 +147,6 @@ fn samples(file: &[u8]) -> Option<Vec<Sample<'_>>> {
 fn parse<T: serde::de::DeserializeOwned>(path: &str, json: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(json).map_err(|error| Error::Json { path: path.to_string(), message: error.to_string() })
 }
+
+#[cfg(test)]
+mod tests;
