@@ -398,3 +398,6 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
         self.entry(value)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -399,3 +399,6 @@ fn plain_arg(argument: &Argument) -> Option<Arg> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,6 +56,11 @@ pub struct Model<'a> {
 }
 
 impl<'a> Model<'a> {
+    /// A model without tensors of its own and without samples.
+    pub fn new(name: impl Into<String>, program: ExportedProgram) -> Self {
+        Self { name: name.into(), program, tensors: BTreeMap::new(), samples: None }
+    }
+
     /// The method that it is in a program.
     pub fn method(&self) -> &str {
         if self.name == "model" { "forward" } else { &self.name }
