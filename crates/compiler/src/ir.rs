@@ -273,8 +273,7 @@ impl Arg {
 pub enum Target {
     /// An operator by its full name, such as `aten::add.Tensor`.
     Operator(Cow<'static, str>),
-    /// A delegate of [`Program::delegates`]; the argument `inputs` is what it gets, `states` the buffers that it keeps
-    /// itself from run to run.
+    /// A delegate of [`Program::delegates`]; the argument `inputs` is what it gets.
     Delegate(u32),
     /// The first block if the argument `condition` holds, else the second; both get `inputs`.
     Cond,

@@ -142,6 +142,10 @@ fn delegate(
             continue;
         }
         let part = cut.part(function, &program.constants, &stage.part, partitioner.needs_sizes());
+        // Buffers that it would keep are read by nothing else.
+        if part.outputs.is_empty() {
+            continue;
+        }
         let mut delegate = partitioner.lower(&part)?;
         delegate.calls = part.calls.iter().map(|&call| call.clone()).collect();
         report.delegated.push(Delegated {
@@ -166,13 +170,9 @@ fn delegate(
 
 /// The call that stands for a part.
 fn delegate_call(part: &Part<'_>, delegate: u32) -> Call {
-    let mut args = vec![("inputs".into(), part.inputs.clone().into())];
-    if !part.states.is_empty() {
-        args.push(("states".into(), part.states.iter().map(|(state, _)| *state).collect::<Vec<_>>().into()));
-    }
     Call {
         target: Target::Delegate(delegate),
-        args,
+        args: vec![("inputs".into(), part.inputs.clone().into())],
         blocks: Vec::new(),
         outputs: part.outputs.clone(),
         source: part.calls.first().and_then(|call| call.source.clone()),

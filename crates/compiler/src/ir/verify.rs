@@ -6,7 +6,7 @@
 //! 3. The inputs and outputs of a method that are values are those of its body, in order.
 //! 4. All tensors but inputs lie row by row; known sizes are not negative; what a constant holds, and a buffer at first,
 //!    has the bytes of its type.
-//! 5. A call has each argument once and makes a value at least, if it is not of a delegate that keeps buffers. Only control flow has blocks, as many as it runs, and
+//! 5. A call has each argument once and makes a value at least. Only control flow has blocks, as many as it runs, and
 //!    what goes in and out of them has the types of what is passed and made.
 //! 6. A view has the elements of what it is of.
 //! 7. What is updated is an input or kept by the method, once, with something of its type. What a method keeps it does not

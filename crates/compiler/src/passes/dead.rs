@@ -2,10 +2,10 @@
 
 use super::{Pass, count_in};
 use crate::Error;
-use crate::ir::{Arg, Block, Constants, Definition, Function, ValueId};
+use crate::ir::{Block, Constants, Definition, Function, ValueId};
 use std::collections::HashSet;
 
-/// Removes calls whose results nobody reads. Only calls of delegates that keep buffers have effects; they stay.
+/// Removes calls whose results nobody reads. No call has effects, so nothing else is lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeadCalls;
 
@@ -39,8 +39,7 @@ fn sweep(block: &mut Block, wanted: &mut HashSet<ValueId>) -> usize {
     let mut kept = Vec::with_capacity(before);
     let mut inside = 0;
     for mut call in std::mem::take(&mut block.calls).into_iter().rev() {
-        let keeps = matches!(call.arg("states"), Arg::Values(states) if !states.is_empty());
-        if !keeps && !call.outputs.iter().any(|value| wanted.contains(value)) {
+        if !call.outputs.iter().any(|value| wanted.contains(value)) {
             continue;
         }
         for block in &mut call.blocks {
@@ -62,7 +61,7 @@ mod tests {
 
     /// The calls that are left of a method with an input `%0` and a buffer `%1`, where `u0` is found in `%2`.
     fn left(text: &str) -> Vec<String> {
-        let before = "@0 = [0, 0]\ndelegate 0 \"Mine\" []\nmethod \"f\"\nsymbol u0 in 0..4 = %2\n\
+        let before = "@0 = [0, 0]\nmethod \"f\"\nsymbol u0 in 0..4 = %2\n\
                       %0: int8[2] = input\n%1: int8[2] = state @0\n%2: int = my::count(self: %0)";
         let mut program = parse(&format!("{before}\n{text}")).unwrap();
         DeadCalls.run(&mut program.functions[0], &mut program.constants).unwrap();
@@ -92,11 +91,5 @@ mod tests {
         let calls =
             ["%3: int8[2] = aten::abs(self: %0)", "%4: int8[2] = map(inputs: [%0])", "%6: int8[] = my::pick(self: %3)"];
         assert_eq!(left(text), calls);
-    }
-
-    #[test]
-    fn a_delegate_that_keeps_a_buffer_stays() {
-        assert_eq!(left("delegate 0(inputs: [%0], states: [%1])"), ["delegate 0(inputs: [%0], states: [%1])"]);
-        assert_eq!(left("%3: int = delegate 0(inputs: [%0])"), [""; 0]);
     }
 }

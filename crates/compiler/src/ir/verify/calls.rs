@@ -11,8 +11,7 @@ impl Checker<'_> {
     /// A call before its results are made.
     pub(super) fn call(&mut self, call: &Call) -> Result<(), Invalid> {
         let target = &call.target;
-        let keeps = matches!(target, Target::Delegate(_)) && *call.arg("states") != Arg::None;
-        if call.outputs.is_empty() && !keeps {
+        if call.outputs.is_empty() {
             return invalid(format!("{target} makes nothing"));
         }
         let mut names = HashSet::new();
