@@ -9,8 +9,7 @@
 //! %2: float32[1, s0, 8] = aten::mul.Tensor(self: %0, other: %1)
 //! ```
 //!
-//! [`text`](mod@text) has the whole of that form, which parses back; [`verify`](fn@verify) states what holds between
-//! passes.
+//! A program prints as text of that form, and [`parse`] reads it back; [`verify`](fn@verify) states what holds between passes.
 
 mod text;
 mod verify;

@@ -179,7 +179,7 @@ impl<'s> Site<'s, '_> {
         self.call.outputs.get(index).map_or_else(|| TensorType::fixed(ScalarType::Float, &[0]), |value| self.ty(*value))
     }
 
-    /// The type, if it has so many dimensions at least. Files may say anything: rules ask before they count from the end.
+    /// The type, if it has `least` dimensions or more. Files may say anything: rules ask before they count from the end.
     pub fn ranked(&self, ty: TensorType, least: usize) -> Result<TensorType, Error> {
         if ty.rank() < least {
             let (name, rank) = (self.call.operator().unwrap_or(""), ty.rank());
@@ -188,7 +188,7 @@ impl<'s> Site<'s, '_> {
         Ok(ty)
     }
 
-    /// The type of a result that has so many dimensions at least.
+    /// The type of a result that has `least` dimensions or more.
     pub fn ranked_result(&self, index: usize, least: usize) -> Result<TensorType, Error> {
         self.ranked(self.result(index), least)
     }

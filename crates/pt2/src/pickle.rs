@@ -86,7 +86,7 @@ pub(super) fn read<'a>(pickle: &'a [u8], data: &BTreeMap<String, &'a [u8]>) -> O
     Some(samples)
 }
 
-/// Lays out an object flat. There is room for so many more: one that is shared counts each time.
+/// Lays out an object flat. `room` is the number of objects that may still come: one that is shared counts each time.
 fn flatten<'a>(object: &Object<'a>, samples: &mut Vec<Sample<'a>>, room: &mut usize) -> Option<()> {
     *room = room.checked_sub(1)?;
     let sample = match object {

@@ -62,7 +62,7 @@ pub(super) fn rows<'a>(
     }
 }
 
-/// A tensor that repeats its elements may be so many times as large as its storage, or have so many bytes.
+/// A tensor that repeats its elements may be `MOST_REPEATS` times as large as its storage, or have `ALWAYS_SMALL` bytes.
 const MOST_REPEATS: usize = 64;
 const ALWAYS_SMALL: usize = 1 << 20;
 

@@ -477,7 +477,7 @@ impl<'p> Builder<'p> {
     }
 }
 
-/// The blocks that rows of so many numbers can be made of.
+/// The blocks that rows of `row` numbers can be made of.
 fn fitting(element: Element, row: usize, count: usize) -> Option<Element> {
     let fits = |element: &Element| row > 0 && row.is_multiple_of(element.block().0) && count >= LEAST;
     [element, Element::Q8_0].into_iter().find(fits)
