@@ -15,8 +15,8 @@
 //!    made before the sizes that a call asks for are computed.
 //! 9. Methods have a name each, and a name of delegates' data stands for the same bytes everywhere.
 //!
-//! What an operator makes of its arguments is not among it: rules must give the types that the calls have which they
-//! replace ([`lower`](crate::lower)), and so do all of a method if those of the export are true.
+//! Types of results are not derived from arguments here: they are those of the export, and lowering checks that each rule
+//! keeps them ([`lower`](crate::lower)).
 
 mod calls;
 mod method;
