@@ -44,7 +44,8 @@ pub fn rewrite(
     rule: &dyn Fn(&str) -> Option<Rule>,
 ) -> Result<(), Error> {
     let mut body = std::mem::take(&mut function.body);
-    let mut lowering = Lowering { function, constants, rule, replaced: HashMap::new(), room: MOST };
+    let mut lowering =
+        Lowering { function, constants, rule, replaced: HashMap::new(), room: MOST, rewritten: Vec::new() };
     let result = lowering.block(&mut body);
     let Lowering { replaced, .. } = lowering;
     let now = |value: &mut ValueId| *value = replaced.get(value).copied().unwrap_or(*value);
@@ -72,6 +73,8 @@ struct Lowering<'l, 'a> {
     replaced: HashMap<ValueId, ValueId>,
     /// What is left of [`MOST`].
     room: i64,
+    /// The results of the call of the method that is being rewritten.
+    rewritten: Vec<ValueId>,
 }
 
 impl Lowering<'_, '_> {
@@ -96,9 +99,15 @@ impl Lowering<'_, '_> {
             self.block(block)?;
         }
         let Some(rule) = call.operator().and_then(|name| (self.rule)(name)).filter(|_| depth < DEPTH) else {
+            if depth > 0 {
+                self.sizes(&call)?;
+            }
             done.push(call);
             return Ok(());
         };
+        if depth == 0 {
+            self.rewritten.clone_from(&call.outputs);
+        }
         let Self { function, constants, room, .. } = self;
         let mut site = Site { call: &call, function, constants, calls: Vec::new(), room };
         let results = rule(&mut site).map_err(|error| at(&call, error))?;
@@ -124,6 +133,22 @@ impl Lowering<'_, '_> {
         let name = call.operator().unwrap_or("");
         let wrong = |invalid| Error::unsupported(format!("a result of a type that {name} does not give ({invalid})"));
         view(self.function, made).map_err(|invalid| at(call, wrong(invalid)))
+    }
+
+    /// Nor can what a rule makes ask for a size that is found in the very result.
+    fn sizes(&self, made: &Call) -> Result<(), Error> {
+        let mut known = true;
+        made.args.iter().for_each(|(_, arg)| {
+            arg.symbols(&mut |symbol| match self.function.definitions.get(&symbol) {
+                Some(Definition::SizeOf(value, _) | Definition::Value(value)) => {
+                    known &= !self.rewritten.contains(value)
+                }
+                None => {}
+            });
+        });
+        let name = made.operator().unwrap_or("");
+        let wrong = || Error::unsupported(format!("{name} with a size that only its result tells"));
+        if known { Ok(()) } else { Err(at(made, wrong())) }
     }
 
     /// The values that a rule gives have the types that the call's results had.

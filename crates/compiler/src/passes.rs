@@ -17,7 +17,7 @@ pub use norm::FoldBatchNorm;
 pub use simplify::Simplify;
 
 use crate::Error;
-use crate::ir::{Block, Call, Constants, Function, Output, ValueId, debug_verify};
+use crate::ir::{Block, Call, Constants, Definition, Function, Output, ValueId, debug_verify};
 use std::collections::HashMap;
 
 /// Changes a method.
@@ -107,6 +107,10 @@ pub fn replace(function: &mut Function, replaced: &HashMap<ValueId, ValueId>) {
         }
     }
     function.updates.iter_mut().for_each(|(_, value)| *value = now(*value));
+    for definition in function.definitions.values_mut() {
+        let (Definition::SizeOf(value, _) | Definition::Value(value)) = definition;
+        *value = now(*value);
+    }
 }
 
 fn replace_in(block: &mut Block, now: &mut dyn FnMut(ValueId) -> ValueId) {

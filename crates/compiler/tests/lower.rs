@@ -177,3 +177,13 @@ fn fourier_transforms_that_torch_has_not_are_refused() {
         assert!(error.contains(reason), "{operator} {arg}: {error}");
     }
 }
+
+/// The same of a size that nothing tells before the result is there.
+#[test]
+fn a_size_that_only_the_result_tells_is_refused() {
+    let error = refused(
+        "symbol u0 in 0..5 = size 0 of %1\n%0: float32[2, 3] = input\n\
+         %1: float32[u0] = aten::reshape(self: %0, shape: [6])\noutput %1",
+    );
+    assert!(error.contains("aten::view with a size that only its result tells cannot be compiled"), "{error}");
+}
