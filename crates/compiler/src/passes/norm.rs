@@ -35,7 +35,8 @@ impl Pass for FoldBatchNorm {
             }
             let Arg::Value(input) = *call.arg("input") else { continue };
             let Some(&maker) = makers.get(&input).filter(|_| counts[input.0 as usize] == 1) else { continue };
-            if function.body.calls[maker].operator() != Some("aten::convolution") {
+            let same = function.get(call.outputs[0]).kind == function.get(input).kind;
+            if function.body.calls[maker].operator() != Some("aten::convolution") || !same {
                 continue;
             }
             if let Some((weight, bias)) = folded(function, constants, maker, place) {
