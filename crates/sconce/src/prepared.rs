@@ -65,6 +65,7 @@ impl Planned {
     }
 
     /// Adds a region, whose delegate has this number.
+    #[cfg(feature = "engine")]
     fn push(&mut self, instructions: Range<u32>, args: &[u32], calls: usize, delegate: usize) {
         let first = self.args.len();
         self.args.extend(args);
