@@ -20,6 +20,8 @@ mod cut;
 pub mod ggml;
 mod part;
 mod rooms;
+#[cfg(test)]
+mod testing;
 
 pub use backend::{GraphBackend, Imported};
 #[cfg(feature = "ggml")]
