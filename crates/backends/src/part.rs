@@ -19,7 +19,7 @@ use sconce_core::{Call, Code, Delegate, DelegateState, Fault, Owned, Program};
 use sconce_graph::engine::{Error, Model, PlanReport};
 use sconce_graph::passes::remove_dead;
 use sconce_graph::payload::Function;
-use sconce_graph::{Constants, Graph, Shape, Source, Type, verify};
+use sconce_graph::{Constants, Graph, Shape, Source, Type};
 use std::fmt::{self, Write as _};
 use std::mem::take;
 use std::sync::Arc;
@@ -61,9 +61,10 @@ impl Part {
         program: Program<'_>,
         values: &[(u32, &[u8])],
     ) -> Result<Self, Error> {
-        verify(&function.graph).map_err(|invalid| Error::Refused(invalid.to_string()))?;
+        let invalid = |text| Error::Refused(format!("the function {:?}: {text}", function.name));
+        function.verify().map_err(invalid)?;
         let names = Names::of(&function.graph, program);
-        let border = Border::of(&function)?;
+        let border = Border::of(&function);
         let constants = InProgram { program, names: &names, values };
         let (Cut { pieces, refusals }, models) = models(function.graph, engines, &constants)?;
         let Places { inputs, outputs, rooms, copies } = border.places(&pieces, &engines.list)?;

@@ -1,6 +1,6 @@
 //! Where values are while a part runs: arguments of the call, or rooms of the session.
 
-use super::border::{border_type, bytes_of};
+use super::border::bytes_of;
 use crate::cut::Piece;
 use sconce_graph::engine::{Engine, Error};
 use sconce_graph::payload::{Binding, Function};
@@ -72,16 +72,9 @@ pub(super) struct Places {
 pub(super) const ROOMS_OF_STATE: usize = 2;
 
 impl Border {
-    pub(super) fn of(function: &Function) -> Result<Self, Error> {
+    /// Of a function that holds to the rules.
+    pub(super) fn of(function: &Function) -> Self {
         let Function { graph, inputs, outputs, state, .. } = function;
-        let refused = |text: &str| Error::Refused(format!("the function {:?} {text}", function.name));
-        let known = |binding: &Binding| !matches!(binding, Binding::State(number) if *number >= state.len());
-        if inputs.len() != graph.inputs.len() || outputs.len() != graph.outputs.len() {
-            return Err(refused("binds another number of values than its graph has"));
-        }
-        if !inputs.iter().chain(outputs).all(known) {
-            return Err(refused("binds a value to a state that it does not have"));
-        }
         let bound = |ids: &[ValueId], bindings: &[Binding], room: usize| {
             let places = bindings.iter().map(|binding| match *binding {
                 Binding::Argument(number) => Place::Argument(number),
@@ -89,20 +82,10 @@ impl Border {
             });
             ids.iter().zip(places).map(|(&id, place)| (id, graph.ty(id).clone(), place)).collect()
         };
-        let own = Self {
+        Self {
             inputs: bound(&graph.inputs, inputs, 0),
             outputs: bound(&graph.outputs, outputs, 1),
             states: state.iter().map(|state| state.initial.as_slice().into()).collect(),
-        };
-        let whole = |values: &[(ValueId, Type, Place)]| {
-            let mut numbers: Vec<_> = values.iter().filter_map(|(_, _, place)| place.argument()).collect();
-            numbers.sort_unstable();
-            let count = numbers.len();
-            numbers.into_iter().eq(0..count)
-        };
-        match whole(&own.inputs) && whole(&own.outputs) {
-            true => Ok(own),
-            false => Err(refused("does not bind every argument of its call once")),
         }
     }
 
@@ -154,17 +137,9 @@ impl Border {
         let mut rooms = Vec::new();
         for (number, initial) in self.states.iter().enumerate() {
             let own = |place: &Place| matches!(place, Place::Room(room) if room / ROOMS_OF_STATE == number);
-            let bound = || self.inputs.iter().chain(&self.outputs).filter(|(_, _, place)| own(place));
-            let refused = |text: &str| Error::Refused(format!("{text} is bound to state {number}"));
-            let (_, ty, _) = bound().next().ok_or_else(|| refused("nothing"))?;
-            let unlike =
-                |(_, other, _): &(_, Type, _)| (other.sizes(), border_type(other)) != (ty.sizes(), border_type(ty));
-            if let Some((_, other, _)) = bound().find(|bound| unlike(bound)) {
-                return Err(refused(&format!("not only {ty}, but {other} too")));
-            }
-            if self.outputs.iter().filter(|(_, _, place)| own(place)).count() > 1 {
-                return Err(refused("more than one output"));
-            }
+            let mut bound = self.inputs.iter().chain(&self.outputs).filter(|(_, _, place)| own(place));
+            let nothing = || Error::Refused(format!("nothing is bound to state {number}"));
+            let (_, ty, _) = bound.next().ok_or_else(nothing)?;
             let sizes = ty.sizes();
             let bytes =
                 bytes_of(&ty.element, &sizes).ok_or_else(|| Error::Memory(format!("state {number} is too large")))?;
