@@ -33,6 +33,7 @@ mod method;
 mod owned;
 mod platform;
 mod program;
+mod runner;
 mod shape;
 pub mod state;
 mod tensor;
@@ -48,6 +49,9 @@ pub use method::{Method, ValueInfo};
 pub use owned::Owned;
 pub use platform::{Event, Level, Platform, Quiet};
 pub use program::Program;
+#[cfg(feature = "alloc")]
+pub use runner::RunnerBackend;
+pub use runner::{Argument, Commands, MOST_ARGUMENTS, Needs, Operands, Runner};
 pub use sconce_format::ScalarType;
 pub use sconce_parallel::{Parallel, Serial};
 pub use shape::{MAX_RANK, Shape};
