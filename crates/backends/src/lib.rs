@@ -7,6 +7,7 @@
 //! | `rooms` | where values are between engines, and between calls |
 //! | `constants` | where a program has the constants of a graph |
 //! | [`GraphBackend`] | a format of payloads under the name that programs ask for |
+//! | [`OrElse`] | what runs a payload where a vendor's library does not |
 //! | `ggml` (feature `ggml`) | the payloads that the ggml library takes whole |
 //!
 //! No engine is named here: whoever loads a program brings a list of them ([`Engines`]), best first. What none of the first
@@ -18,12 +19,16 @@ mod constants;
 mod cut;
 #[cfg(feature = "ggml")]
 pub mod ggml;
+mod or_else;
 mod part;
 mod rooms;
+#[cfg(test)]
+mod testing;
 
 pub use backend::{GraphBackend, Imported, has_varying_sizes};
 #[cfg(feature = "ggml")]
 pub use ggml::GgmlBackend;
+pub use or_else::OrElse;
 pub use part::Part;
 use sconce_graph::engine::{Engine, Options};
 use std::fmt;

@@ -17,6 +17,7 @@ use places::{Border, Place, Places, RoomPlan};
 use run::Running;
 use sconce_core::{Call, Code, Delegate, DelegateState, Fault, Owned, Program};
 use sconce_graph::engine::{Error, Model, PlanReport};
+use sconce_graph::passes::remove_dead;
 use sconce_graph::payload::Function;
 use sconce_graph::{Constants, Graph, Shape, Source, Type};
 use std::fmt::{self, Write as _};
@@ -38,6 +39,8 @@ pub struct Part {
     names: Names,
     /// The values of the method that are constants of a graph.
     values: Vec<u32>,
+    /// Most bytes of the rooms of a session.
+    memory: usize,
 }
 
 /// What one engine runs.
@@ -58,8 +61,10 @@ impl Part {
         program: Program<'_>,
         values: &[(u32, &[u8])],
     ) -> Result<Self, Error> {
+        let invalid = |text| Error::Refused(format!("the function {:?}: {text}", function.name));
+        function.verify().map_err(invalid)?;
         let names = Names::of(&function.graph, program);
-        let border = Border::of(&function)?;
+        let border = Border::of(&function);
         let constants = InProgram { program, names: &names, values };
         let (Cut { pieces, refusals }, models) = models(function.graph, engines, &constants)?;
         let Places { inputs, outputs, rooms, copies } = border.places(&pieces, &engines.list)?;
@@ -71,7 +76,7 @@ impl Part {
         let pieces: Vec<_> = own.collect();
         let values = values_of(pieces.iter().map(|piece| piece.model.graph()));
         let (inputs, outputs) = (border.input_types(), border.output_types());
-        Ok(Self { pieces, inputs, outputs, rooms, copies, refusals, names, values })
+        Ok(Self { pieces, inputs, outputs, rooms, copies, refusals, names, values, memory: engines.options.memory })
     }
 
     /// What each engine does in a run with the largest inputs on so many threads.
@@ -143,8 +148,12 @@ impl Delegate for Part {
     }
 
     fn new_state(&self) -> Result<Owned<dyn DelegateState>, Fault> {
-        let lacking = Fault::new(Code::MemoryAllocationFailed, "there is no memory for what outlives a call");
-        let running = Running::new(self).map_err(|_| lacking)?;
+        let running = Running::new(self).map_err(|error| match error {
+            Error::Memory(_) => {
+                Fault::new(Code::MemoryAllocationFailed, "there is not enough memory for what outlives a call")
+            }
+            _ => Fault::new(Code::Internal, "an engine cannot make what outlives a call"),
+        })?;
         Ok(Owned::from_box(Box::new(running)))
     }
 
@@ -168,30 +177,36 @@ impl Delegate for Part {
     }
 }
 
-/// A graph cut between engines, and a model of each piece. What an engine took node by node, and then not as a whole, goes to
-/// those after it.
+/// A graph cut between engines, and a model of each piece. An engine that took nodes one by one, and then not as a piece, is
+/// offered none any more.
 fn models(mut graph: Graph, engines: &Engines, constants: &dyn Constants) -> Result<(Cut, Vec<Arc<dyn Model>>), Error> {
-    let (last, mut first, mut said) = (engines.list.len().saturating_sub(1), 0, Vec::new());
-    loop {
-        // The last engine's refusal is final.
-        let own = if first < last { graph.clone() } else { take(&mut graph) };
-        let Cut { mut pieces, refusals } = cut(own, &engines.list, first)?;
-        let model = |piece: &mut Piece| {
-            let made = engines.list[piece.engine].model(take(&mut piece.graph), &engines.options, constants);
-            made.map_err(|error| (piece.engine, error))
-        };
+    let mut offered: Vec<usize> = (0..engines.list.len()).collect();
+    let last = offered.last().copied().ok_or_else(|| Error::Refused("there is no engine".to_owned()))?;
+    let model = |piece: &mut Piece| {
+        let made = engines.list[piece.engine].model(take(&mut piece.graph), &engines.options, constants);
+        made.map_err(|error| (piece.engine, error))
+    };
+    let mut said = Vec::new();
+    if offered.len() > 1 {
+        remove_dead(&mut graph);
+    }
+    while offered.len() > 1 {
+        let Cut { mut pieces, refusals } = cut(&graph, &engines.list, &offered);
         match pieces.iter_mut().map(model).collect::<Result<Vec<_>, _>>() {
             Ok(models) => {
                 said.extend(refusals);
                 return Ok((Cut { pieces, refusals: said }, models));
             }
-            Err((engine, error)) if engine < last => {
+            Err((engine, error)) if engine != last => {
                 said.push(format!("{}: {error}", engines.list[engine].name()));
-                first = engine + 1;
+                offered.retain(|own| *own != engine);
             }
             Err((_, error)) => return Err(error),
         }
     }
+    let mut whole = Piece::whole(graph, last);
+    let model = model(&mut whole).map_err(|(_, error)| error)?;
+    Ok((Cut { pieces: vec![whole], refusals: said }, vec![model]))
 }
 
 /// The values of the method that are constants of graphs, in order.

@@ -96,6 +96,11 @@ impl<'a> InitContext<'a> {
         (self.explain)(sentence);
     }
 
+    /// The same, but another one hears why the delegate cannot be made.
+    pub fn with_explain<'b>(&'b self, explain: &'b dyn Fn(&dyn core::fmt::Display)) -> InitContext<'b> {
+        InitContext { explain, ..*self }
+    }
+
     /// The method that is loaded.
     pub fn method(&self) -> &'a str {
         self.method

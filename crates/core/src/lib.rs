@@ -34,6 +34,7 @@ mod owned;
 mod platform;
 mod program;
 mod regions;
+mod runner;
 mod shape;
 pub mod state;
 mod tensor;
@@ -50,6 +51,9 @@ pub use owned::Owned;
 pub use platform::{Event, Level, Platform, Quiet};
 pub use program::Program;
 pub use regions::{Region, Regions};
+#[cfg(feature = "alloc")]
+pub use runner::RunnerBackend;
+pub use runner::{Argument, Commands, MOST_ARGUMENTS, Needs, Operands, Runner};
 pub use sconce_format::ScalarType;
 pub use sconce_parallel::{Parallel, Serial};
 pub use shape::{MAX_RANK, Shape};

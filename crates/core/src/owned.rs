@@ -31,6 +31,14 @@ impl<T: ?Sized> Owned<T> {
     }
 }
 
+impl Owned<dyn crate::DelegateState> {
+    /// The state of a delegate that keeps none.
+    pub fn empty() -> Self {
+        // Every aligned address is that of a value without bytes.
+        Self { target: NonNull::<()>::dangling(), release: |_| {} }
+    }
+}
+
 impl<T: ?Sized> Drop for Owned<T> {
     fn drop(&mut self) {
         (self.release)(self.target);

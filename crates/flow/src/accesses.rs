@@ -349,3 +349,6 @@ fn own_bytes(index: usize, tensor: Tensor<'_>) -> Option<Bytes> {
     let (id, range) = tensor.planned()?;
     Some(Bytes { id: id.into(), range })
 }
+
+#[cfg(test)]
+mod tests;

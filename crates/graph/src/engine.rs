@@ -68,8 +68,10 @@ pub trait Model: Send + Sync {
     /// What one caller changes.
     fn session(self: Arc<Self>) -> Box<dyn Session>;
 
-    /// The steps of a run with inputs of these sizes on so many threads, with estimates.
-    fn report(&self, inputs: &[&[usize]], width: usize) -> Result<PlanReport, Error>;
+    /// The steps of a run with inputs of these sizes on so many threads, with estimates; the nodes, if it does not say.
+    fn report(&self, _inputs: &[&[usize]], width: usize) -> Result<PlanReport, Error> {
+        Ok(PlanReport::of_nodes(self.graph(), width))
+    }
 
     /// Gives what it has packed of its weights so far, each under the name by which a later model of the same graph and
     /// options finds it ([`Constants::find`]).
@@ -131,6 +133,18 @@ pub trait Buffer: Any + Send + Sync {
 
     /// Copies bytes of the host to its beginning.
     fn write(&mut self, from: &[u8]) -> Result<(), Error>;
+}
+
+impl dyn Buffer {
+    /// The buffer as the type that its engine made.
+    pub fn downcast_ref<T: 'static>(&self) -> Option<&T> {
+        (self as &dyn Any).downcast_ref()
+    }
+
+    /// The same, to be written.
+    pub fn downcast_mut<T: 'static>(&mut self) -> Option<&mut T> {
+        (self as &mut dyn Any).downcast_mut()
+    }
 }
 
 /// Why an engine cannot do what it was asked for, in a sentence.

@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod engine;
+mod excerpt;
 mod graph;
 mod infer;
 pub mod memory;

@@ -5,14 +5,21 @@
 //! | kind | is | example |
 //! |---|---|---|
 //! | a graph in a format of its own | a [`Payload`]: it is read into [`Function`]s, which any [`Engine`](crate::engine::Engine) runs | XNNPACK |
-//! | a stream of commands that is run as it is | a [`Runner`] over bytes, without a heap | the programs of an NPU |
+//! | a stream of commands that is run as it is | a runner (`sconce_core::Runner`) over bytes, without a heap | the programs of an NPU |
 //! | what a vendor's library takes whole | a backend (`sconce_core::Backend`) that hands it over | ggml |
 //!
-//! Nothing in a payload is trusted: a reader checks every count and offset before it uses it, and asks for no more memory than
-//! a small multiple of the payload's bytes.
+//! Nothing in a payload is trusted. A reader checks every count and offset before it uses it; what it gives holds to the rules
+//! of [`Function::verify`]; and it makes no more than [`MOST_BYTES`] of a byte, in time that goes with the bytes. What many
+//! entries of a payload share is not copied for each of them without a limit. All formats are tried for this on broken
+//! payloads.
+
+mod verify;
 
 use crate::graph::Graph;
 use std::fmt;
+
+/// Most bytes ([`Function::bytes`]) that a reader makes of one byte of a payload, all functions together.
+pub const MOST_BYTES: usize = 256;
 
 /// A format of payloads that are graphs.
 pub trait Payload: Send + Sync {

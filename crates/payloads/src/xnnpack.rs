@@ -14,7 +14,7 @@ use sconce_graph::{
     Combine, ConstantId, Dim, Element, Function, Graph, Node, Op, Origin, Quantized, Reduction, Scheme, Shape, Source,
     Storage, Then, Type, ValueId,
 };
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Weights of a linear layer are `[in, out]`.
 const TRANSPOSE_WEIGHTS: u32 = 1;
@@ -22,6 +22,8 @@ const TRANSPOSE_WEIGHTS: u32 = 1;
 const ALIGN_CORNERS: u32 = 8;
 /// Reduced dimensions stay.
 const KEEP_DIMS: u32 = 0x40;
+/// Most bytes of scales for a byte of the payload: values may share them there, and each gets its own here.
+const MOST_SCALES: usize = 64;
 
 /// The format.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,7 +42,8 @@ impl Payload for Xnnpack {
 /// A payload as a graph. Inputs and outputs are in the order of the call's arguments.
 pub fn import(payload: &[u8]) -> Result<Graph, String> {
     let file = File::parse(payload).map_err(|error| error.to_string())?;
-    let mut importer = Importer { payload, file, graph: Graph::default() };
+    let room = MOST_SCALES.saturating_mul(payload.len());
+    let mut importer = Importer { payload, file, graph: Graph::default(), sources: HashMap::new(), room };
     importer.graph.values.reserve(file.values().len());
     importer.graph.nodes.reserve(file.nodes().len());
     for value in file.values().iter() {
@@ -59,6 +62,10 @@ struct Importer<'a> {
     payload: &'a [u8],
     file: File<'a>,
     graph: Graph,
+    /// Constants by number: what many values share is there once.
+    sources: HashMap<u32, Source>,
+    /// Bytes of scales that may follow.
+    room: usize,
 }
 
 impl Importer<'_> {
@@ -120,13 +127,19 @@ impl Importer<'_> {
 
     /// Scales in a constant of their own, or in the graph.
     fn scales(&mut self, index: u32, bytes: impl FnOnce() -> Vec<u8>) -> Result<ConstantId, String> {
-        match index {
-            0 => Ok(self.graph.constant(Source::Bytes(bytes().into()))),
-            index => self.constant(index),
+        if index != 0 {
+            return self.constant(index);
         }
+        let bytes = bytes();
+        let many = || "values share more scales than a payload of this size may have".to_owned();
+        self.room = self.room.checked_sub(bytes.len()).ok_or_else(many)?;
+        Ok(self.graph.constant(Source::Bytes(bytes.into())))
     }
 
     fn constant(&mut self, index: u32) -> Result<ConstantId, String> {
+        if let Some(known) = self.sources.get(&index) {
+            return Ok(self.graph.constant(known.clone()));
+        }
         let source = match self.file.constant(index) {
             Some(Constant::Named(key)) => Source::Named(key.into()),
             Some(Constant::Bytes(bytes)) => {
@@ -135,6 +148,7 @@ impl Importer<'_> {
             }
             None => return Err(format!("constant {index} is not in the payload")),
         };
+        self.sources.insert(index, source.clone());
         Ok(self.graph.constant(source))
     }
 

@@ -16,23 +16,35 @@ pub(super) fn border_type(ty: &Type) -> ScalarType {
 }
 
 /// Bytes of a value of these sizes; `None` where nobody has as many.
-pub(super) fn bytes_of(ty: &Type, sizes: &[usize]) -> Option<usize> {
-    ty.element.bytes(sizes.iter().try_fold(1usize, |count, size| count.checked_mul(*size))?)
+pub(super) fn bytes_of(element: &Element, sizes: &[usize]) -> Option<usize> {
+    element.bytes(sizes.iter().try_fold(1usize, |count, size| count.checked_mul(*size))?)
 }
 
-pub(super) fn check_input(ty: &Type, tensor: &Tensor<'_>) -> Result<(), Fault> {
-    match (border_type(ty) == tensor.dtype, aligned(tensor.data, tensor.dtype)) {
-        (true, true) => Ok(()),
-        (false, _) => Err(Fault::new(Code::InvalidType, "the delegate takes another element type here")),
-        (_, false) => Err(Fault::new(Code::InvalidArgument, "the tensor's address is not a multiple of its element")),
+/// Checks that a tensor is an input of this type and these sizes.
+pub(super) fn check_input(ty: &Type, sizes: &[usize], tensor: &Tensor<'_>) -> Result<(), Fault> {
+    match border_type(ty) == tensor.dtype {
+        true => check_bytes(ty, sizes, tensor.data, tensor.dtype),
+        false => Err(Fault::new(Code::InvalidType, "the delegate takes another element type here")),
     }
 }
 
-pub(super) fn check_output(ty: &Type, tensor: &TensorMut<'_>) -> Result<(), Fault> {
-    let fits = border_type(ty) == tensor.dtype || is_wider(ty, tensor);
-    match (fits, aligned(tensor.data, tensor.dtype)) {
+/// Checks that a tensor has room for an output of this type and these sizes.
+pub(super) fn check_output(ty: &Type, sizes: &[usize], tensor: &mut TensorMut<'_>) -> Result<(), Fault> {
+    let dtype = tensor.dtype;
+    match border_type(ty) == dtype || is_wider(ty, tensor) {
+        true => check_bytes(ty, sizes, produced(ty, tensor), dtype),
+        false => Err(Fault::new(Code::InvalidType, "the delegate gives another element type here")),
+    }
+}
+
+fn check_bytes(ty: &Type, sizes: &[usize], bytes: &[u8], dtype: ScalarType) -> Result<(), Fault> {
+    let wanted = bytes_of(&ty.element, sizes).unwrap_or(usize::MAX);
+    match (bytes.len() == wanted, bytes.as_ptr().addr().is_multiple_of(dtype.size().min(8))) {
         (true, true) => Ok(()),
-        (false, _) => Err(Fault::new(Code::InvalidType, "the delegate gives another element type here")),
+        (false, _) => {
+            let text = "the delegate has {} bytes here, the program's tensor {}";
+            Err(Fault::new(Code::InvalidArgument, text).with([wanted, bytes.len()]))
+        }
         (_, false) => Err(Fault::new(Code::InvalidArgument, "the tensor's address is not a multiple of its element")),
     }
 }
@@ -40,10 +52,6 @@ pub(super) fn check_output(ty: &Type, tensor: &TensorMut<'_>) -> Result<(), Faul
 /// Whether a program wants indices in words where the graph makes half words.
 fn is_wider(ty: &Type, tensor: &TensorMut<'_>) -> bool {
     border_type(ty) == ScalarType::Int && tensor.dtype == ScalarType::Long
-}
-
-fn aligned(bytes: &[u8], dtype: ScalarType) -> bool {
-    bytes.as_ptr().addr().is_multiple_of(dtype.size().min(8))
 }
 
 /// Sizes from the outermost to the innermost in memory, as the payload counts them. A single element has one dimension

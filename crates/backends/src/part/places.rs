@@ -4,7 +4,7 @@ use super::border::bytes_of;
 use crate::cut::Piece;
 use sconce_graph::engine::{Engine, Error};
 use sconce_graph::payload::{Binding, Function};
-use sconce_graph::{Shape, Type, ValueId};
+use sconce_graph::{Element, Shape, Type, ValueId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -34,19 +34,28 @@ impl Place {
 }
 
 /// Memory that every session has for a value.
-#[derive(Clone, Default)]
 pub(super) struct RoomPlan {
+    pub(super) element: Element,
     /// The engine that is alone in touching it.
     pub(super) engine: Option<Arc<dyn Engine>>,
-    /// For what outlives a call: its sizes, its bytes, and what it holds before the first call.
-    pub(super) state: Option<(Shape, usize, Vec<u8>)>,
+    /// For what outlives a call.
+    pub(super) state: Option<StatePlan>,
+}
+
+/// What outlives a call.
+#[derive(Clone)]
+pub(super) struct StatePlan {
+    pub(super) sizes: Shape,
+    pub(super) bytes: usize,
+    /// What it holds before the first call; zeros where it ends early.
+    pub(super) initial: Arc<[u8]>,
 }
 
 /// The border of a function: what its graph takes and gives, and where that is.
 pub(super) struct Border {
     inputs: Vec<(ValueId, Type, Place)>,
     outputs: Vec<(ValueId, Type, Place)>,
-    states: Vec<Vec<u8>>,
+    states: Vec<Arc<[u8]>>,
 }
 
 /// The places of all values that pieces take and give.
@@ -63,16 +72,9 @@ pub(super) struct Places {
 pub(super) const ROOMS_OF_STATE: usize = 2;
 
 impl Border {
-    pub(super) fn of(function: &Function) -> Result<Self, Error> {
+    /// Of a function that holds to the rules.
+    pub(super) fn of(function: &Function) -> Self {
         let Function { graph, inputs, outputs, state, .. } = function;
-        let refused = |text: &str| Error::Refused(format!("the function {} {text}", function.name));
-        let known = |binding: &Binding| !matches!(binding, Binding::State(number) if *number >= state.len());
-        if inputs.len() != graph.inputs.len() || outputs.len() != graph.outputs.len() {
-            return Err(refused("binds another number of values than its graph has"));
-        }
-        if !inputs.iter().chain(outputs).all(known) {
-            return Err(refused("binds a value to a state that it does not have"));
-        }
         let bound = |ids: &[ValueId], bindings: &[Binding], room: usize| {
             let places = bindings.iter().map(|binding| match *binding {
                 Binding::Argument(number) => Place::Argument(number),
@@ -80,20 +82,10 @@ impl Border {
             });
             ids.iter().zip(places).map(|(&id, place)| (id, graph.ty(id).clone(), place)).collect()
         };
-        let own = Self {
+        Self {
             inputs: bound(&graph.inputs, inputs, 0),
             outputs: bound(&graph.outputs, outputs, 1),
-            states: state.iter().map(|state| state.initial.clone()).collect(),
-        };
-        let whole = |values: &[(ValueId, Type, Place)]| {
-            let mut numbers: Vec<_> = values.iter().filter_map(|(_, _, place)| place.argument()).collect();
-            numbers.sort_unstable();
-            let count = numbers.len();
-            numbers.into_iter().eq(0..count)
-        };
-        match whole(&own.inputs) && whole(&own.outputs) {
-            true => Ok(own),
-            false => Err(refused("does not bind every argument of its call once")),
+            states: state.iter().map(|state| state.initial.as_slice().into()).collect(),
         }
     }
 
@@ -112,31 +104,27 @@ impl Border {
         let mut places =
             Places { inputs: Vec::new(), outputs: Vec::new(), rooms: self.state_rooms()?, copies: Vec::new() };
         let mut at: HashMap<ValueId, Place> = self.inputs.iter().map(|(id, _, place)| (*id, *place)).collect();
+        let mut wanted: HashMap<ValueId, Vec<Place>> = HashMap::new();
+        self.outputs.iter().for_each(|(id, _, to)| wanted.entry(*id).or_default().push(*to));
+        let reads =
+            pieces.iter().enumerate().flat_map(|(number, piece)| piece.inputs.iter().map(move |id| (*id, number)));
+        let last_reads: HashMap<ValueId, usize> = reads.collect();
         for (number, piece) in pieces.iter().enumerate() {
             let inputs = piece.inputs.iter().map(|id| at.get(id).copied());
             let lost = || Error::Refused("a piece of the graph reads what nobody makes before it".to_owned());
             places.inputs.push(inputs.collect::<Option<_>>().ok_or_else(lost)?);
-            if pieces.len() == 1 {
-                places.outputs.push(self.outputs.iter().map(|(_, _, place)| *place).collect());
+            if pieces.len() == 1 && self.outputs.iter().map(|(id, ..)| id).eq(&piece.outputs) {
+                places.outputs.push(self.outputs.iter().map(|(_, _, to)| *to).collect());
                 break;
             }
             let mut outputs = Vec::new();
-            for id in &piece.outputs {
-                let wanted: Vec<_> =
-                    self.outputs.iter().filter(|(own, _, _)| own == id).map(|(_, _, to)| *to).collect();
-                let read = pieces[number + 1..].iter().any(|later| later.inputs.contains(id));
-                let place = match wanted[..] {
-                    [alone] if !read => alone,
-                    _ => {
-                        let room = places.rooms.len();
-                        places.rooms.push(RoomPlan::default());
-                        places.copies.extend(wanted.iter().map(|to| (room, *to)));
-                        Place::Room(room)
-                    }
+            for (id, element) in piece.outputs.iter().zip(&piece.elements) {
+                let is_read = last_reads.get(id).is_some_and(|last| *last > number);
+                let place = match wanted.get(id).map(Vec::as_slice) {
+                    Some(&[alone]) if !is_read => alone,
+                    wanted => places.new_room(element.clone(), wanted.unwrap_or_default()),
                 };
-                if read {
-                    at.insert(*id, place);
-                }
+                at.insert(*id, place);
                 outputs.push(place);
             }
             places.outputs.push(outputs);
@@ -150,18 +138,28 @@ impl Border {
         for (number, initial) in self.states.iter().enumerate() {
             let own = |place: &Place| matches!(place, Place::Room(room) if room / ROOMS_OF_STATE == number);
             let mut bound = self.inputs.iter().chain(&self.outputs).filter(|(_, _, place)| own(place));
-            let (_, ty, _) =
-                bound.next().ok_or_else(|| Error::Refused(format!("nothing is bound to state {number}")))?;
+            let nothing = || Error::Refused(format!("nothing is bound to state {number}"));
+            let (_, ty, _) = bound.next().ok_or_else(nothing)?;
             let sizes = ty.sizes();
-            let bytes = bytes_of(ty, &sizes).ok_or_else(|| Error::Memory(format!("state {number} is too large")))?;
-            let state = Some((sizes, bytes, initial.clone()));
-            rooms.extend([RoomPlan { engine: None, state: state.clone() }, RoomPlan { engine: None, state }]);
+            let bytes =
+                bytes_of(&ty.element, &sizes).ok_or_else(|| Error::Memory(format!("state {number} is too large")))?;
+            let state = StatePlan { sizes, bytes, initial: initial.clone() };
+            let room = || RoomPlan { element: ty.element.clone(), engine: None, state: Some(state.clone()) };
+            rooms.extend([room(), room()]);
         }
         Ok(rooms)
     }
 }
 
 impl Places {
+    /// A room for a value that is copied to these places when all pieces have run.
+    fn new_room(&mut self, element: Element, wanted: &[Place]) -> Place {
+        let room = self.rooms.len();
+        self.rooms.push(RoomPlan { element, engine: None, state: None });
+        self.copies.extend(wanted.iter().map(|to| (room, *to)));
+        Place::Room(room)
+    }
+
     /// Lets a room be on the device of an engine that is alone in touching it.
     fn settle_devices(&mut self, pieces: &[Piece], engines: &[Arc<dyn Engine>]) {
         let mut users: Vec<Vec<usize>> = vec![Vec::new(); self.rooms.len()];
@@ -170,20 +168,26 @@ impl Places {
                 place.room().into_iter().for_each(|room| users[room].push(piece.engine));
             }
         }
+        let mut filled = vec![false; self.rooms.len()];
+        self.copies.iter().filter_map(|(_, to)| to.room()).for_each(|room| filled[room] = true);
         // Both rooms of a state change places after each run.
-        let pairs = self.rooms.iter().filter(|room| room.state.is_some()).count() / ROOMS_OF_STATE;
-        for state in 0..pairs {
-            let all: Vec<_> = users[ROOMS_OF_STATE * state..][..ROOMS_OF_STATE].concat();
-            users[ROOMS_OF_STATE * state..][..ROOMS_OF_STATE].fill(all);
+        let states = self.rooms.iter().filter(|room| room.state.is_some()).count();
+        let (users, filled) = (&mut users[..], &mut filled[..]);
+        for (users, filled) in
+            users[..states].chunks_exact_mut(ROOMS_OF_STATE).zip(filled.chunks_exact_mut(ROOMS_OF_STATE))
+        {
+            let all = users.concat();
+            users.fill(all);
+            let any = filled.contains(&true);
+            filled.fill(any);
         }
-        let filled = |room: usize| self.copies.iter().any(|(_, to)| *to == Place::Room(room));
-        let alone = users.iter().enumerate().map(|(room, users)| match users[..] {
-            [first, ref others @ ..] if others.iter().all(|other| *other == first) && !filled(room) => Some(first),
-            _ => None,
-        });
-        let alone: Vec<_> = alone.collect();
-        for (room, engine) in self.rooms.iter_mut().zip(alone) {
-            room.engine = engine.map(|engine| engines[engine].clone());
+        for (room, (users, filled)) in self.rooms.iter_mut().zip(users.iter().zip(&*filled)) {
+            room.engine = match users[..] {
+                [first, ref others @ ..] if others.iter().all(|other| *other == first) && !filled => {
+                    Some(engines[first].clone())
+                }
+                _ => None,
+            };
         }
     }
 }
@@ -194,3 +198,6 @@ fn types(values: &[(ValueId, Type, Place)]) -> Vec<Type> {
     numbered.sort_unstable_by_key(|(number, _)| *number);
     numbered.into_iter().map(|(_, ty)| ty.clone()).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,14 +4,23 @@
 //! memory but what its sizes ask for anew: its lists lie where those of the call before were.
 
 use super::border::{bytes_of, check_input, check_output, in_memory, logical, produced, widen};
-use super::places::{Place, ROOMS_OF_STATE};
+use super::places::{Place, ROOMS_OF_STATE, RoomPlan, StatePlan};
 use super::{Part, Planned};
 use crate::constants::InProgram;
 use crate::rooms::Room;
 use sconce_core::{Call, Code, Fault, TensorMut};
+use sconce_graph::Shape;
 use sconce_graph::engine::{Error, Operand, OperandMut, Run, Session, reuse};
-use sconce_graph::{Shape, Type};
 use std::mem::take;
+
+/// Checks that values of so many bytes are not more than a session may take.
+fn within(most: usize, values: impl Iterator<Item = Option<usize>>) -> Result<(), Error> {
+    let sum = values.into_iter().try_fold(0usize, |sum, bytes| sum.checked_add(bytes?));
+    match sum.is_some_and(|sum| sum <= most) {
+        true => Ok(()),
+        false => Err(Error::Memory(format!("what a session keeps in memory takes more than the {most} bytes it may"))),
+    }
+}
 
 /// What a session keeps of a part.
 pub(super) struct Running {
@@ -64,12 +73,13 @@ struct Lists {
 
 impl Running {
     pub(super) fn new(part: &Part) -> Result<Self, Error> {
-        let room = |plan: &super::RoomPlan| match &plan.state {
-            Some((_, bytes, initial)) => Room::new(plan.engine.as_deref(), *bytes, initial),
+        let states = part.rooms.iter().filter_map(|plan| plan.state.as_ref());
+        within(part.memory, states.map(|state| Some(state.bytes)))?;
+        let room = |plan: &RoomPlan| match &plan.state {
+            Some(state) => Room::new(plan.engine.as_deref(), state.bytes, &state.initial),
             None => Ok(Room::default()),
         };
-        let state_sizes =
-            |plan: &super::RoomPlan| plan.state.as_ref().map_or(Shape::new(), |(sizes, ..)| sizes.clone());
+        let state_sizes = |plan: &RoomPlan| plan.state.as_ref().map_or(Shape::new(), |state| state.sizes.clone());
         Ok(Self {
             sessions: part.pieces.iter().map(|piece| piece.model.clone().session()).collect(),
             rooms: part.rooms.iter().map(room).collect::<Result<_, _>>()?,
@@ -87,10 +97,10 @@ impl Running {
     pub(super) fn copy(&self, part: &Part) -> Result<Self, Error> {
         let mut copy = Self::new(part)?;
         for ((plan, from), to) in part.rooms.iter().zip(&self.rooms).zip(&mut copy.rooms) {
-            if let Some((_, bytes, _)) = &plan.state {
-                let mut held = vec![0; *bytes];
+            if let Some(state) = &plan.state {
+                let mut held = vec![0; state.bytes];
                 from.copy_to(&mut held)?;
-                *to = Room::new(plan.engine.as_deref(), *bytes, &held)?;
+                *to = Room::new(plan.engine.as_deref(), state.bytes, &held)?;
             }
         }
         Ok(copy)
@@ -105,8 +115,8 @@ impl Running {
         let mut inputs = reuse(take(&mut self.lists.inputs));
         for (index, (ty, sizes)) in part.inputs.iter().zip(&mut self.sizes.inputs).enumerate() {
             let tensor = call.tensor(index)?;
-            check_input(ty, &tensor).map_err(|fault| fault.at(index))?;
             sizes.clone_from(&in_memory(&tensor.shape));
+            check_input(ty, sizes, &tensor).map_err(|fault| fault.at(index))?;
             inputs.push(tensor.data);
         }
         let planned = self.plan(part, call.parallel().width());
@@ -117,8 +127,8 @@ impl Running {
         for (index, (ty, sizes)) in part.outputs.iter().zip(&self.sizes.outputs).enumerate() {
             let argument = inputs.len() + index;
             let (_, declared) = call.tensor_type(argument)?;
-            let output = call.out(argument, &logical(&declared, sizes))?;
-            check_output(ty, &output).map_err(|fault| fault.at(argument))?;
+            let mut output = call.out(argument, &logical(&declared, sizes))?;
+            check_output(ty, sizes, &mut output).map_err(|fault| fault.at(argument))?;
             outputs.push(output);
         }
         let mut values = reuse(take(&mut self.lists.values));
@@ -153,32 +163,32 @@ impl Running {
             for (&place, sizes) in piece.outputs.iter().zip(made) {
                 self.sizes.written(place).clone_from(sizes);
             }
-            let graph = piece.model.graph();
-            for (&place, &id) in piece.outputs.iter().zip(&graph.outputs) {
-                self.take_room(part, place, graph.ty(id))?;
-            }
         }
         for &(from, to) in &part.copies {
             let sizes = self.sizes.rooms[from].clone();
             *self.sizes.written(to) = sizes;
         }
-        Ok(())
+        self.take_rooms(part)
     }
 
-    fn take_room(&mut self, part: &Part, place: Place, ty: &Type) -> Result<(), Error> {
-        let Place::Room(number) = place else { return Ok(()) };
-        let (plan, sizes) = (&part.rooms[number], &self.sizes.rooms[number]);
-        match &plan.state {
-            Some((own, ..)) if own == sizes => Ok(()),
-            Some((own, ..)) => {
-                Err(Error::Sizes(format!("what outlives a call has sizes {own:?}, and would get sizes {sizes:?}")))
-            }
-            None => {
-                let bytes = bytes_of(ty, sizes);
-                let bytes = bytes.ok_or_else(|| Error::Memory(format!("a value of sizes {sizes:?} is too large")))?;
-                self.rooms[number].resize(plan.engine.as_deref(), bytes)
+    /// Takes room for what passes between pieces. What outlives a call has it.
+    fn take_rooms(&mut self, part: &Part) -> Result<(), Error> {
+        let rooms = || part.rooms.iter().zip(&self.sizes.rooms);
+        within(part.memory, rooms().map(|(plan, sizes)| bytes_of(&plan.element, sizes)))?;
+        for (number, (plan, sizes)) in rooms().enumerate() {
+            match &plan.state {
+                None => {
+                    let bytes = bytes_of(&plan.element, sizes).unwrap_or(usize::MAX);
+                    self.rooms[number].resize(plan.engine.as_deref(), bytes)?;
+                }
+                Some(state) if state.sizes == *sizes => {}
+                Some(StatePlan { sizes: own, .. }) => {
+                    let text = format!("what outlives a call has sizes {own:?}, and would get sizes {sizes:?}");
+                    return Err(Error::Sizes(text));
+                }
             }
         }
+        Ok(())
     }
 
     fn run_pieces(

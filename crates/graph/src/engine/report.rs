@@ -1,5 +1,6 @@
 //! Plans as people and tools see them.
 
+use crate::graph::{Graph, Node};
 use std::fmt;
 use std::time::Duration;
 
@@ -41,6 +42,16 @@ impl fmt::Display for PlanReport {
 }
 
 impl PlanReport {
+    /// A step for each node, without estimates.
+    pub fn of_nodes(graph: &Graph, width: usize) -> Self {
+        let step = |node: &Node| StepReport {
+            what: node.op.name().to_owned(),
+            node: node.to_string(),
+            ..StepReport::default()
+        };
+        Self { steps: graph.nodes.iter().map(step).collect(), arena: 0, width }
+    }
+
     fn with_estimates(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let milliseconds = |step: &StepReport| step.estimate * 1e3 / self.width as f64;
         let (count, total) = (self.steps.len(), self.steps.iter().map(milliseconds).sum::<f64>());
