@@ -97,7 +97,7 @@ impl Part {
         (self.model.inputs().len(), self.model.outputs().len())
     }
 
-    /// What one caller's runs change, with so many threads unless an option or the environment says otherwise.
+    /// What one caller's runs change, with n threads unless an option or the environment says otherwise.
     pub fn session(&self, threads: usize) -> Result<Session, String> {
         self.model.session(threads)
     }

@@ -79,7 +79,7 @@ impl Part {
         Ok(Self { pieces, inputs, outputs, rooms, copies, refusals, names, values, memory: engines.options.memory })
     }
 
-    /// What each engine does in a run with the largest inputs on so many threads.
+    /// What each engine does in a run with the largest inputs on n threads.
     pub fn plans(&self, width: usize) -> Vec<Result<PlanReport, Error>> {
         let plan = |piece: &Planned| {
             let graph = piece.model.graph();

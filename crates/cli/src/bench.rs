@@ -200,7 +200,7 @@ impl Measurement {
     }
 }
 
-/// How many runs there are in one of so many turns.
+/// How many runs there are in one of n turns.
 fn share_of_runs(turns: u32) -> RangeInclusive<usize> {
     let share = |runs: usize| runs.div_ceil(turns as usize);
     share(*RUNS.start())..=share(*RUNS.end())

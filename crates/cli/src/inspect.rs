@@ -107,7 +107,7 @@ struct OperatorReport {
 #[derive(Debug, Serialize)]
 struct PlannedReport {
     calls: usize,
-    /// Of so many that are not computed once.
+    /// Of those that are not computed once.
     of: usize,
     /// Why one of the others is not, if there is something to say.
     #[serde(skip_serializing_if = "Option::is_none")]

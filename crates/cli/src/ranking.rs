@@ -39,7 +39,7 @@ pub(crate) fn top(outputs: &[Value], labels: &[String], count: usize) -> Result<
     Ok(classes.into_iter().take(count).map(guess).collect())
 }
 
-/// The scores along the last dimension, of the first row where there are several, if there are so many.
+/// The scores along the last dimension, of the first row where there are several, if there are that many.
 fn scores(tensor: &Tensor, count: usize) -> Option<Vec<f64>> {
     let fits = tensor.sizes().last() == Some(&count) && !tensor.dtype().is_complex();
     let Numbers::Real(mut values) = Numbers::of(Some(tensor).filter(|_| fits)?) else { return None };

@@ -43,7 +43,7 @@ pub(crate) struct Run {
     /// Names of the classes, one per line: shows the five most likely
     #[arg(long, value_name = "FILE.txt")]
     labels: Option<PathBuf>,
-    /// Runs so many times more and tells how long that takes
+    /// Runs N times more and tells how long that takes
     #[arg(long, value_name = "N", value_parser = arguments::count)]
     repeat: Option<usize>,
     /// Prints outputs with all their values as JSON
@@ -144,7 +144,7 @@ fn timed(session: &mut Session, inputs: &Bound) -> Result<(Vec<Value>, f64), Fai
     Ok((outputs, start.elapsed().as_secs_f64() * 1e3))
 }
 
-/// The times of so many calls.
+/// The times of n calls.
 fn repeat(session: &mut Session, inputs: &Bound, runs: usize) -> Result<Times, Failure> {
     if runs > MOST_RUNS {
         return Err(Failure::usage(format!("--repeat {runs}: {MOST_RUNS} runs are the most")));

@@ -81,7 +81,7 @@ fn median(sorted: &[f64]) -> f64 {
     }
 }
 
-/// The first of sorted times that so many of a hundred do not exceed.
+/// The first of sorted times that this share, in percent, do not exceed.
 fn percentile(sorted: &[f64], hundredths: usize) -> f64 {
     let rank = (sorted.len() * hundredths).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)

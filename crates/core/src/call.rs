@@ -413,7 +413,7 @@ impl<'c> Call<'c> {
         Ok(TensorMut { dtype, shape, data })
     }
 
-    /// Notes what is lacking if a tensor that nothing bounds has no memory for so many bytes.
+    /// Notes what is lacking if a tensor that nothing bounds has no memory for n bytes.
     fn has_room(&self, record: Record, len: usize) -> Result<(), Fault> {
         let Place::Arena { id, offset } = self.state.place(record) else { return Ok(()) };
         if !self.state.is_unbound(record) || len <= self.ledger.room(id, offset) {

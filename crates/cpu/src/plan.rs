@@ -77,7 +77,7 @@ impl Plan {
         read.filter_map(|(value, bytes)| Some((graph.as_constant(value)?, bytes)))
     }
 
-    /// Plans a form of a graph for inputs of these sizes, with which its values have the sizes `sizes`, and so many threads.
+    /// Plans a form of a graph for inputs of these sizes, with which its values have the sizes `sizes`, and n threads.
     /// What has no elements takes no step.
     pub(crate) fn new(
         form: &Arc<Lowered>,
@@ -129,7 +129,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Whether the plan is for inputs of these sizes and so many threads.
+    /// Whether the plan is for inputs of these sizes and n threads.
     pub(crate) fn suits(&self, inputs: &[&[usize]], width: usize) -> bool {
         self.width == width && self.inputs.iter().map(Shape::as_slice).eq(inputs.iter().copied())
     }

@@ -123,7 +123,7 @@ pub(crate) fn report(plan: &Plan, isa: Isa, times: Option<&Times>) -> PlanReport
 pub(crate) struct Times(Vec<Duration>);
 
 impl Times {
-    /// Starts a run of so many steps; what is to be called after each.
+    /// Starts a run of n steps; what is to be called after each.
     pub(crate) fn watch(&mut self, steps: usize) -> impl FnMut(usize) {
         if self.0.len() != steps {
             self.0 = vec![Duration::MAX; steps];

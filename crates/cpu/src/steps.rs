@@ -82,7 +82,7 @@ pub(crate) trait Step: Send + Sync {
     /// What it does, for people.
     fn describe(&self) -> String;
 
-    /// How it is cut, for people: into tiles, and into parts for so many threads.
+    /// How it is cut, for people: into tiles, and into parts for n threads.
     fn cut(&self, _: Isa, _threads: usize) -> Option<String> {
         None
     }

@@ -8,7 +8,7 @@ use support::{Weights, floats, graph, numbers, to_bytes};
 const CHANNELS: usize = 24;
 const OUT: usize = 40;
 
-/// The gated convolution of an image of so many rows and columns, plus the image of the last input; `outputs` are returned.
+/// The gated convolution of an image of n rows and columns, plus the image of the last input; `outputs` are returned.
 fn text([height, width]: [usize; 2], operands: &str, outputs: &str) -> String {
     let (image, out) = (format!("1, {height}, {width}, {CHANNELS}"), format!("1, {height}, {width}, {OUT}"));
     format!(

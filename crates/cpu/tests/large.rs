@@ -14,7 +14,7 @@ use support::{Weights, graph};
 const MANY: (usize, usize) = (32, 250);
 const ONE: (usize, usize) = (1, 8000);
 
-/// A graph of so many blocks. `{0}` is the value that a block reads, those that it makes are `{1}` and so on, and the last of
+/// A graph of n blocks. `{0}` is the value that a block reads, those that it makes are `{1}` and so on, and the last of
 /// them is what the next one reads.
 fn repeated(head: &str, first: usize, block: &str, made: usize, blocks: usize) -> String {
     let mut text = head.to_owned();
@@ -29,7 +29,7 @@ fn repeated(head: &str, first: usize, block: &str, made: usize, blocks: usize) -
     text
 }
 
-/// The shortest of three times to make models of so many graphs, their plans included, each of so many steps.
+/// The shortest of three times to make models of n graphs, their plans included, each of n steps.
 fn time(text: &str, graphs: usize, steps: usize) -> Duration {
     let (weights, graph) = (Weights::all(vec![0; 16 * 16 * 4]), graph(text));
     let times = (0..3).map(|_| {

@@ -184,7 +184,7 @@ impl Model {
         &self.outputs
     }
 
-    /// A session with so many threads, unless the options say otherwise.
+    /// A session with n threads, unless the options say otherwise.
     pub fn session(&self, threads: usize) -> Result<Session, String> {
         let workers = Workers::new(self.device, self.options.threads.unwrap_or(threads))?;
         let mut states = self.device.buffer(self.states)?;

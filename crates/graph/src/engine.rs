@@ -68,7 +68,7 @@ pub trait Model: Send + Sync {
     /// What one caller changes.
     fn session(self: Arc<Self>) -> Box<dyn Session>;
 
-    /// The steps of a run with inputs of these sizes on so many threads, with estimates; the nodes, if it does not say.
+    /// The steps of a run with inputs of these sizes on n threads, with estimates; the nodes, if it does not say.
     fn report(&self, _inputs: &[&[usize]], width: usize) -> Result<PlanReport, Error> {
         Ok(PlanReport::of_nodes(self.graph(), width))
     }
@@ -80,7 +80,7 @@ pub trait Model: Send + Sync {
 
 /// What one caller of a model changes. Runs of different sessions do not wait for each other.
 pub trait Session: Any + Send {
-    /// Plans the next run, on so many threads; tells the sizes of the outputs. The plan stays until another is made.
+    /// Plans the next run, on n threads; tells the sizes of the outputs. The plan stays until another is made.
     fn plan(&mut self, inputs: &[&[usize]], width: usize) -> Result<&[Shape], Error>;
 
     /// Starts a run as planned. Operands have the sizes of the plan.

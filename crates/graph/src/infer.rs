@@ -163,7 +163,7 @@ fn convolved(inputs: &[&[usize]], groups: usize) -> Option<[usize; 4]> {
     (whole && per_channel(inputs, out)).then_some(image)
 }
 
-/// Whether what follows image and filter, at most bias and factors, is for so many channels.
+/// Whether what follows image and filter, at most bias and factors, is for n channels.
 fn per_channel(inputs: &[&[usize]], out: usize) -> bool {
     inputs.len() <= 4 && inputs.iter().skip(2).all(|sizes| *sizes == [out])
 }

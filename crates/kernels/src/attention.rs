@@ -202,7 +202,7 @@ impl<'a> Attention<'a> {
         if self.layout == Layout::HeadsFirst { 1 } else { self.group() }
     }
 
-    /// Most query rows and keys that meet at a time, for so many threads.
+    /// Most query rows and keys that meet at a time, for n threads.
     fn tile_sizes(&self, width: usize) -> (usize, usize) {
         let (rows, heads) = (self.group().saturating_mul(self.queries), self.batch.saturating_mul(self.key_heads));
         let wanted = if width > 1 { (2 * width).div_ceil(heads.max(1)) } else { 1 };

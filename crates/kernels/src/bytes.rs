@@ -28,7 +28,7 @@ pub enum Tail<'a> {
 }
 
 impl Tail<'_> {
-    /// Panics unless this can follow on so many bytes.
+    /// Panics unless this can follow on n bytes.
     pub(crate) fn check(&self, output: usize) {
         if let Self::Add(_, others) = self {
             assert_eq!(others.len(), output, "bytes to add to an output");

@@ -169,7 +169,7 @@ impl Depthwise {
     }
 }
 
-/// How a depthwise convolution cuts its output, a row for each pixel, on so many threads.
+/// How a depthwise convolution cuts its output, a row for each pixel, on n threads.
 pub fn tiling(isa: Isa, geometry: &Depthwise, threads: usize) -> Option<Tiling> {
     let size = geometry.output()?;
     let (down, across) = geometry.cuts(size, BLOCK, threads);

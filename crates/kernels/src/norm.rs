@@ -1,7 +1,7 @@
 //! Normalisations: layer, group, root-mean-square, and batch in inference.
 //!
 //! Statistics are taken in two passes (mean, then squared deviations), in lanes of the compute type that are added up in
-//! `f64` every so many elements: as fast as the one and nearly as exact as the other. The affine part is done in the
+//! `f64` at regular intervals: as fast as the one and nearly as exact as the other. The affine part is done in the
 //! compute type.
 use crate::element::{Float, Number};
 use crate::isa::Isa;

@@ -271,7 +271,7 @@ pub fn conv2d(
     }
 }
 
-/// How [`conv2d`] cuts its output on so many threads.
+/// How [`conv2d`] cuts its output on n threads.
 pub fn tiling(isa: Isa, conv: &Conv2d, threads: usize) -> Option<Tiling> {
     let [height, width] = conv.output()?;
     let family = Family::of(isa, conv.group_out());

@@ -160,7 +160,7 @@ fn smooth_cubic(distance: f64) -> f64 {
 }
 
 impl Resize {
-    /// Panics unless so many elements are the input and the output, whose pixels lie so far apart.
+    /// Panics unless n elements are the input and the output, whose pixels lie so far apart.
     fn check(&self, input: usize, (output, pixel): (usize, usize)) {
         let pixels = |size: fn(&Axis) -> usize| self.axes.iter().map(size).product::<usize>() * self.planes;
         assert_eq!(input, pixels(|axis| axis.input) * self.inner, "input elements of {self:?}");

@@ -2,7 +2,7 @@
 //!
 //! Both subtract the largest element first, so nothing overflows; NaN need not be looked for, since it comes back by way of
 //! the sum. Exponentials are computed, then added in lanes of the
-//! compute type, which every so many elements are added up in `f64`: as fast as the one and as exact as the other. Where
+//! compute type, which at regular intervals are added up in `f64`: as fast as the one and as exact as the other. Where
 //! elements are as wide as the compute type the exponentials wait in the output for the division; narrower elements
 //! would lose bits there, so theirs are computed again. Rows are contiguous or, for an axis with elements after it,
 //! taken in strips of columns. Rows that fit a few registers stay there.

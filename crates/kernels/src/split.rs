@@ -46,7 +46,7 @@ pub fn chunks<T: Send>(par: &dyn Parallel, data: &mut [T], len: usize, body: imp
     });
 }
 
-/// A length of [`chunks`] for so many elements: at most about `most`, whole units, and as many chunks for each thread, so that a
+/// A length of [`chunks`] for n elements: at most about `most`, whole units, and as many chunks for each thread, so that a
 /// thread has the same part of every tensor of an image.
 pub fn piece(par: &dyn Parallel, len: usize, unit: usize, most: usize) -> usize {
     let (unit, width) = (unit.max(1), par.width());
@@ -98,7 +98,7 @@ pub(crate) fn extent(rows: usize, stride: usize, columns: usize) -> Option<usize
     rows.saturating_sub(1).checked_mul(stride)?.checked_add(columns)
 }
 
-/// Panics unless a slice of `len` elements is an image of so many pixels of `channels` elements, each `apart` elements from the
+/// Panics unless a slice of `len` elements is an image of n pixels of `channels` elements, each `apart` elements from the
 /// one before. What lies between pixels is not the image's; behind the last one it need not be there.
 pub(crate) fn check_pixels(len: usize, pixels: usize, (channels, apart): (usize, usize), what: &dyn Debug) {
     let least = if pixels == 0 { Some(0) } else { extent(pixels, apart, channels) };

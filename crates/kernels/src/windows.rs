@@ -58,7 +58,7 @@ impl Windows {
         }
     }
 
-    /// Panics unless so many elements are the input and the output, with pixels at these distances.
+    /// Panics unless n elements are the input and the output, with pixels at these distances.
     fn check(&self, (input, from_pixel): (usize, usize), (output, pixel): (usize, usize)) {
         let apart = self.dilation.iter().chain(&self.stride).all(|distance| *distance > 0);
         assert!(apart, "taps or windows of {self:?} have no distance");

@@ -112,7 +112,7 @@ fn cut(isa: Isa, conv: &Conv2d, output: Output) -> (Family, Shape) {
     (family, Shape::new(conv, output, (family.mr, family.nr()), (conv.in_channels, conv.out_channels)))
 }
 
-/// How [`winograd`] cuts its matrix products on so many threads.
+/// How [`winograd`] cuts its matrix products on n threads.
 pub fn tiling(isa: Isa, conv: &Conv2d, output: Output, threads: usize) -> Tiling {
     let (family, shape) = cut(isa, conv, output);
     let (blocks, parts) = shape.tasks(threads);

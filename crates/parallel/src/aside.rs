@@ -1,8 +1,7 @@
-//! Work that nobody waits for.
+//! A background thread for work that only saves time, such as prefetch.
 //!
-//! Some work only saves others time: pages that are fetched before somebody touches them. It goes to a thread of its own, one
-//! for the process, if there is more than one processor; else it is left undone, since it would only come before what it
-//! helps. The thread ends when there was nothing to do for a while.
+//! There is one thread for the process. On a single core the work is skipped: it would only delay what it is meant to speed
+//! up. The thread ends when there was nothing to do for a while.
 
 use crate::place;
 use std::sync::mpsc::{Receiver, SendError, Sender, channel};

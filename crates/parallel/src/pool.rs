@@ -211,7 +211,7 @@ impl Shared {
         Word::of(self.job.0.load(ordering))
     }
 
-    /// Where a share of so many tasks begins; it ends where the next one begins.
+    /// Where a share of n tasks begins; it ends where the next one begins.
     fn start(&self, share: usize, tasks: usize) -> usize {
         let shares = self.shares.len();
         tasks / shares * share + tasks % shares * share / shares

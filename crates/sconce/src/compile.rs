@@ -137,7 +137,7 @@ pub fn scheme(name: &str) -> Option<Scheme> {
     }
 }
 
-/// A scheme with so many neighbours in a row of a weight that share a scale, if it has groups and there can be such.
+/// A scheme with n neighbours in a row of a weight that share a scale, if it has groups and there can be such.
 pub fn in_groups(scheme: Scheme, group_size: usize) -> Result<Scheme, String> {
     match scheme {
         Scheme::Int4 { .. } if group_size > 0 && group_size.is_multiple_of(32) => Ok(Scheme::Int4 { group_size }),

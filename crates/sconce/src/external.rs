@@ -1,8 +1,8 @@
 //! External data files (`.ptd` and GGUF), as one map from names to bytes.
 use crate::Error;
-#[cfg(feature = "engine")]
-use crate::ahead::Ahead;
 use crate::map::FileBytes;
+#[cfg(feature = "engine")]
+use crate::prefetch::Prefetch;
 use sconce_core::{DataLoader, NamedData, Part};
 use sconce_format::{gguf, ptd};
 use std::collections::HashMap;
@@ -65,7 +65,7 @@ impl External {
     /// Wishes that the entries whose names start so are at hand; they lie together, in the order in which they are needed.
     /// Says how many there are.
     #[cfg(feature = "engine")]
-    pub(crate) fn take_ahead(&self, prefix: &str, ahead: &mut Ahead) -> usize {
+    pub(crate) fn take_ahead(&self, prefix: &str, ahead: &mut Prefetch) -> usize {
         let mut count = 0;
         for (file, bytes) in &self.files {
             let named = file.places.iter().filter(|(key, _)| key.starts_with(prefix));

@@ -14,8 +14,6 @@
 //! caller changes: planned memory, mutable buffers, values. Threads that each have a session run without locks over one
 //! copy of the weights; [`Module::forward`] and [`Module::run`] are the easy doors, with a session of each method behind a mutex.
 
-#[cfg(feature = "engine")]
-mod ahead;
 mod blocks;
 mod buffer;
 #[cfg(feature = "compiler")]
@@ -32,6 +30,8 @@ mod module;
 mod options;
 #[cfg(feature = "engine")]
 mod packs;
+#[cfg(feature = "engine")]
+mod prefetch;
 mod prepared;
 mod registry;
 mod session;

@@ -14,7 +14,7 @@ const HEAD: u64 = 128 * 1024;
 /// Bytes that are worth a page of their own.
 #[cfg(unix)]
 const FEW: usize = 4096;
-/// So many wishes for single bytes are fulfilled. Those of a first run are, and later ones are for what is there mostly.
+/// Prefetch at most this many single pages; after the first run they are usually resident.
 const MOST_WISHES: usize = 4096;
 /// Bytes of a file that are read ahead: asking for more takes long itself.
 const MOST_AHEAD: usize = 512 << 20;
@@ -150,7 +150,7 @@ impl DataLoader for FileBytes {
         if let Some(end) = inside.filter(|_| mapped.wishes.fetch_add(1, Ordering::Relaxed) < MOST_WISHES) {
             mapped.will_need(start..end);
             #[cfg(feature = "engine")]
-            crate::ahead::pause_for(mapped, end.saturating_sub(1));
+            crate::prefetch::pause_for(mapped, end.saturating_sub(1));
         }
     }
 

@@ -213,7 +213,7 @@ impl Module {
         self.program().methods().map(|method| method.name().to_owned()).collect()
     }
 
-    /// What was odd about the load, but no reason not to.
+    /// Problems found while loading that did not prevent it.
     pub fn warnings(&self) -> &[String] {
         &self.shared.warnings
     }

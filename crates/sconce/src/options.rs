@@ -127,14 +127,14 @@ impl Options {
         self
     }
 
-    /// Leaves out Winograd's method for convolutions, in what is planned and in delegates: of numbers, it rounds more than plain
-    /// sums of products do; of bytes, it gives the same, but takes more memory.
+    /// Disables Winograd convolution, in what is planned and in delegates. In `f32` Winograd rounds more than a direct sum; in
+    /// int8 it is bit-exact but uses more memory.
     pub fn exact(mut self, exact: bool) -> Self {
         self.exact = exact;
         self
     }
 
-    /// How delegates that compute in bytes round sums, products and means of them. Operators round as PyTorch does.
+    /// How delegates round int8 sums, products and means. Calls of operators round as PyTorch does.
     pub fn rounding(mut self, rounding: Rounding) -> Self {
         self.rounding = rounding;
         self
@@ -147,7 +147,7 @@ impl Options {
         self
     }
 
-    /// Who runs the graphs of a program, for runs on so many threads.
+    /// Who runs the graphs of a program, for runs on n threads.
     #[cfg(feature = "engine")]
     pub(crate) fn engines(&self, width: usize, varies: bool) -> Engines {
         let options = engine::Options {

@@ -7,9 +7,9 @@
 //! as `MODEL.packed.ptd`, maps it, and layers use their weights where they are. A file of another program, or of an older
 //! version of it, is passed over with a warning; layers that are not in the file are packed as always.
 
-use crate::ahead::Ahead;
 use crate::external::External;
 use crate::map::FileBytes;
+use crate::prefetch::Prefetch;
 use crate::{Options, PackedWeights};
 use sconce_core::{NamedData as _, Part, Program};
 use sconce_format::pte::Payload;
@@ -210,13 +210,13 @@ impl Found {
         options: &Options,
     ) -> Result<(External, usize), String> {
         let name = self.path.display().to_string();
-        let (samples, mut ahead) = (samples(program), Ahead::default());
+        let (samples, mut ahead) = (samples(program), Prefetch::default());
         samples.iter().for_each(|sample| ahead.look(file, sample));
         payloads(program).iter().for_each(|payload| ahead.look(file, payload));
         ahead.fetch();
         let mut packs = External::default();
         packs.add(&name, self.file.map_err(|error| error.to_string())?).map_err(|error| error.to_string())?;
-        let mut ahead = Ahead::default();
+        let mut ahead = Prefetch::default();
         let own = options.packs().ok_or("no engine takes packed weights")?;
         let layers = packs.take_ahead(&own.prefix, &mut ahead);
         ahead.fetch();

@@ -4,8 +4,8 @@
 //! Operators that compute from constants alone run once (see [`folding`](crate::folding)). Runs of kernel calls that the
 //! engines can take become regions. Which comes first matters: regions want to know small constants (the 3 and 6 of a
 //! hard swish), but prefer large ones, such as weights to be transposed, as they are in the file. So small results come
-//! first, then regions, then the rest. A delegate whose calls all lie in regions joined their plans with its whole graph,
-//! and is not made.
+//! first, then regions, then the rest. A delegate called only inside regions is inlined there and never
+//! instantiated.
 use crate::blocks::{Blocks, Context, Needs};
 use crate::folding::{Candidate, Folding, candidates};
 use crate::lending::Decided;

@@ -111,7 +111,7 @@ impl Session {
         Ok(())
     }
 
-    /// Uses its own threads instead of the module's: so many, or one per physical core if that is 0, and
+    /// Uses its own threads instead of the module's: that many, or one per physical core if that is 0, and
     /// [`most_threads`](crate::most_threads) at most.
     pub fn set_threads(&mut self, threads: usize) -> Result<(), Error> {
         self.pool = Arc::new(Pool::new(threads));

@@ -13,7 +13,7 @@ use sconce_graph::Shape;
 use sconce_graph::engine::{Error, Operand, OperandMut, Run, Session, reuse};
 use std::mem::take;
 
-/// Checks that values of so many bytes are not more than a session may take.
+/// Checks that values of n bytes are not more than a session may take.
 fn within(most: usize, values: impl Iterator<Item = Option<usize>>) -> Result<(), Error> {
     let sum = values.into_iter().try_fold(0usize, |sum, bytes| sum.checked_add(bytes?));
     match sum.is_some_and(|sum| sum <= most) {

@@ -52,7 +52,7 @@ impl Pace {
         });
     }
 
-    /// A run has taken so many nanoseconds; `settle` says how many a step took, or that there was none.
+    /// A run has taken n nanoseconds; `settle` says how many a step took, or that there was none.
     #[cfg(target_os = "linux")]
     fn spend(&self, ran: i64, mut settle: impl FnMut() -> Option<i64>) {
         self.left.fetch_add(ran / PART, Ordering::Relaxed);
@@ -75,7 +75,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Steps that are taken after each of some runs of 100, if each step takes so long and there are so many.
+    /// Steps that are taken after each of some runs of 100, if each step takes so long and there are that many.
     fn steps(runs: usize, took: i64, mut most: usize) -> Vec<usize> {
         let pace = Pace::default();
         let run = |_| {

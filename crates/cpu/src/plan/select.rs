@@ -164,7 +164,7 @@ impl Site<'_> {
         Kind::of(&self.graph.ty(value).element, &self.sizes[value.index()])
     }
 
-    /// Elements of a row, of so many last dimensions.
+    /// Elements of a row, of n last dimensions.
     fn row(&self, dims: usize) -> Option<usize> {
         element_count(&self.input(0)[self.input(0).len() - dims..])
     }

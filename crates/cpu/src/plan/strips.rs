@@ -63,7 +63,7 @@ mod tests {
     use super::super::list::testing::{bytes, selected, text};
     use super::*;
 
-    /// Three pixelwise layers in a row, of images of so many rows, with something after the second.
+    /// Three pixelwise layers in a row, of images of n rows, with something after the second.
     fn list(height: usize, then: &str, outputs: &str) -> Vec<String> {
         let pixelwise = "{stride: [1, 1], padding: [0, 0, 0, 0], dilation: [1, 1], groups: 1}";
         let image = format!("float32[1, {height}, 64, 32]");

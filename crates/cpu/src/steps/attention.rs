@@ -26,7 +26,7 @@ pub(crate) struct Attention {
 }
 
 impl Attention {
-    /// Bytes of scratch for so many threads.
+    /// Bytes of scratch for n threads.
     pub(crate) fn scratch(&self, threads: usize) -> usize {
         self.asked([&[]; 3], None).scratch(threads).saturating_mul(size_of::<f32>())
     }

@@ -74,7 +74,7 @@ pub(crate) struct Pixels {
 }
 
 impl Pixels {
-    /// Of images with so many channels and nothing else.
+    /// Of images with n channels and nothing else.
     pub(crate) fn new(input: usize, output: usize) -> Self {
         Self { input, output }
     }
@@ -244,7 +244,7 @@ pub(crate) struct Winograd {
 }
 
 impl Winograd {
-    /// Bytes of scratch on so many threads.
+    /// Bytes of scratch on n threads.
     pub(crate) fn scratch(&self, isa: Isa, width: usize) -> usize {
         winograd::scratch_len(isa, &self.conv, self.output, width) * size_of::<f32>()
     }

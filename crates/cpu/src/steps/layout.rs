@@ -81,7 +81,7 @@ impl Step for Rearrange {
     }
 }
 
-/// Inputs side by side: rows of bytes, so many of each input in turn.
+/// Inputs side by side: rows of bytes, n of each input in turn.
 pub(crate) struct Concat {
     /// How many times the inputs take turns.
     pub(crate) rows: usize,

@@ -19,7 +19,7 @@ pub(crate) struct MatMul {
 }
 
 impl MatMul {
-    /// Bytes of scratch for so many threads.
+    /// Bytes of scratch for n threads.
     pub(crate) fn scratch(&self, width: usize) -> usize {
         gemm_scratch(self.m, self.n, self.k, width) * size_of::<f32>()
     }

@@ -126,7 +126,7 @@ impl Rows for ConvolutionInt8 {
 pub(crate) struct WinogradInt8(pub(crate) ConvolutionInt8);
 
 impl WinogradInt8 {
-    /// Bytes of scratch on so many threads.
+    /// Bytes of scratch on n threads.
     pub(crate) fn scratch(&self, isa: Isa, width: usize) -> usize {
         winograd::int8::scratch_len(isa, &self.0.conv, width) * size_of::<i32>()
     }

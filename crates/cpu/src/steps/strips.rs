@@ -168,7 +168,7 @@ impl Strips {
     }
 }
 
-/// Bytes of the rows between stages, for strips of so many rows of the last output.
+/// Bytes of the rows between stages, for strips of n rows of the last output.
 fn held(windows: &[Window], rows: usize) -> Vec<usize> {
     let mut wanted = rows;
     let mut held = Vec::with_capacity(windows.len());

@@ -9,7 +9,7 @@ use std::ops::Range;
 /// Bytes of a tensor of four numbers.
 const WHOLE: u64 = 16;
 
-/// A tensor of so many numbers that is planned at an offset.
+/// A tensor of n numbers that is planned at an offset.
 fn planned(plan: &mut Plan<'_>, offset: u64, count: i32) -> u32 {
     plan.value(Tensor::new(ScalarType::Float, [count], Storage::Planned(Memory { id: 1, offset })))
 }

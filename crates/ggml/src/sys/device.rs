@@ -141,7 +141,7 @@ pub(crate) struct Workers {
 unsafe impl Send for Workers {}
 
 impl Workers {
-    /// On a device, with so many threads on the processor.
+    /// On a device, with n threads on the processor.
     pub(crate) fn new(device: Device, threads: usize) -> Result<Self, String> {
         let mut workers = Self { backends: Vec::new(), pool: None };
         let cpu = Device::all().into_iter().find(|device| device.is_cpu()).ok_or("ggml has no processor")?;

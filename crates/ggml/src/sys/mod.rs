@@ -29,7 +29,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// With room for so many tensors and a graph of them.
+    /// With room for n tensors and a graph of them.
     pub(crate) fn new(tensors: usize) -> Result<Self, String> {
         // SAFETY: plain questions about sizes.
         let (each, graph) = unsafe { (ffi::ggml_tensor_overhead(), ffi::ggml_graph_overhead_custom(tensors, false)) };

@@ -175,7 +175,7 @@ struct Part {
 mod tests {
     use super::*;
 
-    /// The graph after the pass, which changes so many concats.
+    /// The graph after the pass, which changes n concats.
     fn simplified(text: &str, changes: usize) -> String {
         let mut graph = crate::parse(text).unwrap();
         assert_eq!(simplify_concats(&mut graph), changes);

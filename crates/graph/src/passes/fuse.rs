@@ -10,7 +10,7 @@ use crate::graph::{Graph, Node, Then, ValueId};
 use crate::op::{Combine, Function, Op};
 use crate::types::Element;
 
-/// Fuses where `takes` says that a node can have so many more steps; answers how many nodes moved.
+/// Fuses where `takes` says that a node can have `more` further steps; answers how many nodes moved.
 pub fn fuse_steps(graph: &mut Graph, takes: impl Fn(&Graph, &Node, usize) -> bool) -> usize {
     let (mut makers, counts) = (graph.makers(), graph.read_counts());
     let mut moved = vec![false; graph.nodes.len()];

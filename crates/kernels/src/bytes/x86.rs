@@ -52,7 +52,7 @@ impl Limited {
 /// parts say, and writes the bytes.
 ///
 /// # Safety
-/// AVX-512 must exist, and so many bytes that can be written. Those that `make` reads may be the same.
+/// AVX-512 must exist, and n bytes that can be written. Those that `make` reads may be the same.
 #[inline(always)]
 unsafe fn each_64(to: Rounding, output: *mut i8, len: usize, make: impl Fn(usize, Parts) -> [__m512i; 4]) {
     let whole = len / 64 * 64;
@@ -134,7 +134,7 @@ pub(super) unsafe fn gate(image: &[i8], by: Gate<'_>, to: Rounding, output: &mut
 /// [`Sum::add`].
 ///
 /// # Safety
-/// The instructions must exist, so many bytes of each operand, and as many that can be written; these may be the first operand.
+/// The instructions must exist, n bytes of each operand, and as many that can be written; these may be the first operand.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 pub(super) unsafe fn add(sum: Sum, a: *const i8, b: *const i8, output: *mut i8, len: usize) {
     let Sum { factors, start, shift, zero, limits: (low, high) } = sum;

@@ -131,7 +131,7 @@ impl Right for Columns<'_> {
     }
 }
 
-/// The order of k when channels are last: blocks of so many channels that a block with all its taps is one step of k;
+/// The order of k when channels are last: blocks of n channels that a block with all its taps is one step of k;
 /// within a block tap by tap, within a tap channel by channel. So both the weight and the image are read in stretches.
 #[derive(Clone, Copy)]
 struct Order {

@@ -37,7 +37,7 @@ use sconce_parallel::Parallel;
 #[cfg(target_arch = "x86_64")]
 use x86 as machine;
 
-/// Most rows of a kernel; so many are whole groups.
+/// Most rows of a kernel; that many are whole groups.
 const MOST_ROWS: usize = 12;
 /// Outputs of a step: their sums take half of the registers.
 const STEP_OUTPUTS: usize = 4;

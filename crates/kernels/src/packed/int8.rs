@@ -140,7 +140,7 @@ impl<'a> Panel<'a> {
         self.first_channel + self.columns.start..self.first_channel + self.columns.end
     }
 
-    /// The tiles of so many rows from row `first` of the strip on, `count` of them.
+    /// The tiles of n rows from row `first` of the strip on, `count` of them.
     fn tiles(&mut self, first: usize, height: usize, count: usize) -> Tile {
         let Layout { runs, steps, strip, .. } = *self.layout;
         let (width, rows) = (self.width(), height * count);
@@ -311,7 +311,7 @@ fn convolve<T: Send>(
     }
 }
 
-/// How a convolution of this kind cuts its output on so many threads.
+/// How a convolution of this kind cuts its output on n threads.
 pub fn tiling(isa: Isa, conv: &Conv2d, kind: Kind, threads: usize) -> Option<Tiling> {
     let [height, width] = conv.output()?;
     let family = Family::of(isa, kind);

@@ -71,7 +71,7 @@ impl Family {
         self.nv * self.lanes
     }
 
-    /// Elements in rows of panels for so many columns: each panel is whole but the last, which is as wide as its tile.
+    /// Elements in rows of panels for n columns: each panel is whole but the last, which is as wide as its tile.
     pub(crate) fn width(&self, columns: usize) -> usize {
         columns.next_multiple_of(if self.tiles.ended.is_empty() { self.lanes } else { self.lanes / 2 })
     }

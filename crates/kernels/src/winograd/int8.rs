@@ -43,7 +43,7 @@ use transform::{Narrowing, PATCH};
 const SIDE: usize = Output::Four.side();
 /// Products of matrices.
 const MATRICES: usize = Output::Four.matrices();
-/// Most input channels: so many sums of nine products of bytes stay below 2²⁵.
+/// Most input channels: that many sums of nine products of bytes stay below 2²⁵.
 pub const MOST_CHANNELS: usize = (1 << 25) / (9 * 128 * 128);
 
 /// Whether the method applies: where [`super::applies`], and sums are not too large.
@@ -98,7 +98,7 @@ fn cut(isa: Isa, conv: &Conv2d) -> (Shape, usize) {
     (Shape::new(conv, Output::Four, (family.tallest(width), width * LANES), (words, 0)), width)
 }
 
-/// How [`winograd`] cuts its matrix products on so many threads.
+/// How [`winograd`] cuts its matrix products on n threads.
 pub fn tiling(isa: Isa, conv: &Conv2d, threads: usize) -> Tiling {
     let (shape, width) = cut(isa, conv);
     let (blocks, parts) = shape.tasks(threads);
@@ -247,7 +247,7 @@ impl Job<'_> {
         places
     }
 
-    /// Multiplies so many rows of all matrices of patches with those of the filter for the lines of a panel. What comes out are
+    /// Multiplies n rows of all matrices of patches with those of the filter for the lines of a panel. What comes out are
     /// the rows of each matrix, as wide as the panel.
     fn multiply<'a>(&self, lines: Range<usize>, patches: &[i32], rows: usize, room: &'a mut Room) -> &'a [Line] {
         let (shape, steps, width) = (&self.shape, self.conv.in_channels.div_ceil(2), lines.len());

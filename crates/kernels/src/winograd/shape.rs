@@ -9,7 +9,7 @@ use core::ops::Range;
 
 /// Bytes of transformed patches and products that stay in the second-level cache.
 const NEAR: usize = 512 * 1024;
-/// Tiles that a block has at least, if there are so many: with fewer, fetching the weights takes longer than using them.
+/// Tiles that a block has at least, if there are that many: with fewer, fetching the weights takes longer than using them.
 const FEWEST: usize = 28;
 /// Words of the widest vector; planes of scratch start at multiples of it.
 pub(super) const ALIGN: usize = 16;
@@ -47,7 +47,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// For matrix products in tiles of so many rows and columns, and rows of patches and products of so many words.
+    /// For matrix products in tiles of n rows and columns, and rows of patches and products of n words.
     pub(super) fn new(
         conv: &Conv2d,
         output: Output,

@@ -141,7 +141,7 @@ fn topk(call: &mut Call<'_>) -> Result<(), Fault> {
     })
 }
 
-/// Up to so many results it pays to keep them sorted while the line is read.
+/// Up to n results it pays to keep them sorted while the line is read.
 const FEW: usize = 64;
 
 /// Brings the first `k` of a line to its front, in order. Most of a long line is only compared with the last of them.

@@ -26,7 +26,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// A program that hands its inputs to one delegate, which makes its output; all are lists of so many elements, or fewer.
+/// A program that hands its inputs to one delegate, which makes its output; all are lists of n elements, or fewer.
 fn program(backend: &str, payload: &[u8], dtype: ScalarType, inputs: usize, most: i32) -> Vec<u8> {
     let mut plan = Plan::new("forward");
     let bytes = most as u64 * dtype.size() as u64;

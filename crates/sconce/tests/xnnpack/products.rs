@@ -36,7 +36,7 @@ const CONVOLUTIONS: [Row; 7] = [
     ([1, 9, 9, 5], 7, [3, 3], [2, 2, 2, 2], [2, 2], [2, 2], 1),
 ];
 
-/// The same with a filter for each channel, and so many results of it.
+/// The same with a filter for each channel, and n results of it.
 const DEPTHWISE: [Row; 6] = [
     ([1, 9, 9, 16], 16, [3, 3], [1, 1, 1, 1], [1, 1], [1, 1], 16),
     ([2, 8, 7, 5], 10, [3, 3], [1, 1, 1, 1], [2, 2], [1, 1], 5),

@@ -206,7 +206,7 @@ impl Payload {
         self.graph.value(kind.datatype().0, &dims(sizes), Storage::Internal, kind.quantization())
     }
 
-    /// What an input becomes when each of its rows of so many dimensions finds its own scale.
+    /// What an input becomes when each of its rows of n dimensions finds its own scale.
     pub(crate) fn quantized_rows(&mut self, input: u32, sizes: &[usize], dimensions: i32) -> u32 {
         let quantization = Quantization::PerToken { num_nonbatch_dims: dimensions };
         let rows = self.graph.value(Datatype::QDInt8, &dims(sizes), Storage::Internal, quantization);

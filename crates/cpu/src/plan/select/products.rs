@@ -109,7 +109,7 @@ impl Site<'_> {
         known.then(|| self.step(Bias { bias, value: 0.0, channels, to, after: self.after(0) }, 0, 0))
     }
 
-    /// A product with a constant filter. If the input finds its scales at run time, it has so many of them.
+    /// A product with a constant filter. If the input finds its scales at run time, it has one for each row.
     fn packed(&self, conv: Conv2d, layout: Filter, rows: usize, form: Form) -> Option<Selected> {
         if self.is_empty(0) {
             return self.bias();

@@ -41,7 +41,7 @@ impl Bytes for int8x16_t {
     }
     #[inline(always)]
     unsafe fn load(from: *const i8, part: usize) -> Self {
-        // SAFETY: so many elements are readable. NEON is in the baseline of aarch64, here as below.
+        // SAFETY: n elements are readable. NEON is in the baseline of aarch64, here as below.
         unsafe {
             if part == Self::BYTES {
                 return vld1q_s8(from);
@@ -113,7 +113,7 @@ impl Bytes for int8x16_t {
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut i8, part: usize) {
-        // SAFETY: so many elements are writable.
+        // SAFETY: n elements are writable.
         unsafe {
             if part == Self::BYTES {
                 return vst1q_s8(to, self);

@@ -19,7 +19,7 @@ use crate::bytes::Rounding;
 use crate::gemm::clamp;
 use crate::math::ROUND;
 
-/// An array of so many values, each made from its number. With a closure for the expression, vector instructions in it would
+/// An array of n values, each made from its number. With a closure for the expression, vector instructions in it would
 /// be compiled for the baseline unless the compiler chose to inline it, and it does not when there are many.
 macro_rules! each {
     ($count:expr; |$i:ident| $value:expr) => {{
@@ -69,7 +69,7 @@ const UPPER: i32 = 0xf0f0_f0f0_u32.cast_signed();
 pub(super) trait Dots {
     /// The sums of sixteen channels, of `ROWS` patches.
     type Sums: Copy;
-    /// Inputs of so many patches, ready to meet those of every channel.
+    /// Inputs of n patches, ready to meet those of every channel.
     type Inputs: Copy;
     /// As many weights of sixteen channels.
     type Weights: Copy;
@@ -114,7 +114,7 @@ pub(super) trait Dots {
             *to = total.to_bits().cast_signed();
         }
     }
-    /// Writes the bytes that the sums of so many patches stand for.
+    /// Writes the bytes that the sums of n patches stand for.
     ///
     /// # Safety
     /// The scales of all lines are there, and room for the channels of all patches.

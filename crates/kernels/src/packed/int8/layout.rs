@@ -39,7 +39,7 @@ pub enum Kind {
     Bytes,
     /// Four bits each, -8 to 7; the output channel has a scale.
     Nibbles,
-    /// Four bits each; so many consecutive inputs of an output channel (a multiple of 32 that divides all inputs) share a
+    /// Four bits each; n consecutive inputs of an output channel (a multiple of 32 that divides all inputs) share a
     /// scale.
     Groups(usize),
 }

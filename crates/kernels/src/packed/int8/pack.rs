@@ -174,12 +174,12 @@ impl Column<'_> {
 /// Sixteen lines of sixteen words.
 type Square = [Line; LANES];
 
-/// A filter as words of four bytes, so many for each channel.
+/// A filter as words of four bytes, n for each channel.
 #[derive(Clone, Copy)]
 enum Words<'a> {
-    /// A row of so many bytes for each channel.
+    /// A row of n bytes for each channel.
     Rows { bytes: &'a [u8], row: usize },
-    /// A row of so many channels for each byte.
+    /// A row of n channels for each byte.
     Columns { bytes: &'a [u8], row: usize },
 }
 

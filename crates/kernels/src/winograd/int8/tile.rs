@@ -67,7 +67,7 @@ impl Family {
         }
     }
 
-    /// Lines across a panel for so many output channels: panels are of nearly the same width.
+    /// Lines across a panel for n output channels: panels are of nearly the same width.
     pub(super) fn width(self, channels: usize) -> usize {
         let lines = channels.div_ceil(LANES).max(1);
         lines.div_ceil(lines.div_ceil(self.0.len()))

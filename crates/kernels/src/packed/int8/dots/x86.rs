@@ -283,7 +283,7 @@ unsafe fn lines_from<const NV: usize>(bytes: __m512i, row: usize) -> __m512i {
     }
 }
 
-/// Stores the first so many bytes of NV lines.
+/// Stores the first n bytes of NV lines.
 #[inline(always)]
 unsafe fn store<const NV: usize>(bytes: __m512i, channels: usize, out: *mut i8) {
     let mask = u64::MAX >> (64 - channels);

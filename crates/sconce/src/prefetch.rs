@@ -1,12 +1,11 @@
-//! Pages of files, before they are needed.
+//! Prefetch of mapped files.
 //!
-//! Every touch of a page that is not there is an interruption, and a disk gives many pages at a time as fast as one. So what
-//! will be looked at is asked for at once, and what will be used as a whole is mapped by a thread aside while the caller
-//! goes on. It stops when it is alone with a file, and pauses while somebody waits for single pages.
+//! Every access to a page that is not resident faults, and a disk reads many pages as fast as one. So parts that will be
+//! looked at are prefetched together, and parts that will be used whole are mapped by a background thread. The thread stops
+//! when it holds the last reference to a file, and pauses while a caller waits for single pages.
 //!
-//! The thread touches pages, as somebody would who reads the file. It could ask for them instead, many at a time, but then
-//! whoever maps memory meanwhile waits for it, up to five milliseconds, and it would take twice as long: the system maps
-//! the pages around one that is touched, too.
+//! The thread touches pages. Advice for many pages at a time would take twice as long, and would block everybody who maps
+//! memory meanwhile for up to five milliseconds; a fault maps the pages around it, too.
 use crate::map::{FileBytes, Mapped};
 #[cfg(target_os = "linux")]
 use std::fs::File;
@@ -15,28 +14,29 @@ use std::sync::Arc;
 #[cfg(target_os = "linux")]
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes around a page that Linux maps with it, unless it is told otherwise.
+/// Bytes that Linux maps around a faulting page by default.
 #[cfg(target_os = "linux")]
 const AROUND: usize = 64 * 1024;
-/// Bytes of a part that are asked for before anybody waits for some (see [`begin`]).
+/// Bytes of a part whose read-ahead is started before the first page is touched (see [`begin`]).
 #[cfg(target_os = "linux")]
 const BEGINNING: usize = 8 << 20;
-/// Bytes that are read as if by somebody of their own, and how many of these are touched page by page; after those, the bytes
-/// from touch to touch.
+/// Bytes read per descriptor.
 #[cfg(target_os = "linux")]
 const PIECE: usize = 1 << 20;
+/// Bytes of a piece that are touched page by page.
 #[cfg(target_os = "linux")]
 const CLOSELY: usize = 256 * 1024;
 #[cfg(target_os = "linux")]
 const PAGE: usize = 4096;
+/// Stride of touches after these.
 #[cfg(target_os = "linux")]
 const RUN: usize = 64 * 1024;
-/// Parts of a file that are nearer to each other than this are asked for as one.
+/// Parts of a file that are nearer to each other than this are prefetched as one.
 const NEAR: usize = 16 * 1024;
 
 /// Parts of files that will be needed soon, in this order.
 #[derive(Default)]
-pub(crate) struct Ahead(Vec<Wish>);
+pub(crate) struct Prefetch(Vec<Wish>);
 
 struct Wish {
     file: Arc<Mapped>,
@@ -45,7 +45,7 @@ struct Wish {
     whole: bool,
 }
 
-impl Ahead {
+impl Prefetch {
     /// A part that will be looked at.
     pub(crate) fn look(&mut self, file: &FileBytes, part: &Range<u64>) {
         self.add(file, part, false);
@@ -70,7 +70,7 @@ impl Ahead {
         }
     }
 
-    /// Asks for all of it.
+    /// Starts to fetch all of it.
     pub(crate) fn fetch(self) {
         let (whole, looks): (Vec<_>, Vec<_>) = self.0.into_iter().partition(|wish| wish.whole);
         looks.into_iter().for_each(|Wish { file, part, .. }| file.will_need(part));
@@ -81,7 +81,7 @@ impl Ahead {
 }
 
 impl Wish {
-    /// Whether a part is asked for with this one: it starts in it, or not far behind it.
+    /// Whether a part is fetched together with this one: it starts in it, or not far behind it.
     fn takes(&self, file: &Arc<Mapped>, part: &Range<usize>, whole: bool) -> bool {
         let near = self.part.start..=self.part.end.saturating_add(NEAR);
         Arc::ptr_eq(&self.file, file) && self.whole == whole && near.contains(&part.start)
@@ -108,12 +108,12 @@ fn touch(file: &Mapped, at: usize) {
     std::hint::black_box(file.map.get(at).copied());
 }
 
-/// Places in files, one in each part that somebody waits for.
+/// Places in files, one in each part that a caller waits for.
 #[cfg(target_os = "linux")]
 type Places = Vec<(Arc<Mapped>, usize)>;
 
-/// What somebody waits for, if a file is being taken. That pauses until it is there: queues of disks go on with what lies next
-/// to what was read last, so single pages of another place would come after all of the file.
+/// What callers wait for while a file is mapped. The thread reads that first: a disk's queue favours neighbours of what it read
+/// last, so a single page elsewhere would be served after the whole file.
 #[cfg(target_os = "linux")]
 static WAITED_FOR: Mutex<Option<Places>> = Mutex::new(None);
 
@@ -122,7 +122,7 @@ fn waited_for() -> MutexGuard<'static, Option<Places>> {
     WAITED_FOR.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says that somebody is about to wait for the page at this place, which was asked for.
+/// Says that the caller is about to fault on the page at this place, which was prefetched.
 pub(crate) fn pause_for(file: &Arc<Mapped>, at: usize) {
     #[cfg(target_os = "linux")]
     waited_for().iter_mut().for_each(|places| places.push((file.clone(), at)));
@@ -130,17 +130,14 @@ pub(crate) fn pause_for(file: &Arc<Mapped>, at: usize) {
     let _ = (file, at);
 }
 
-/// Starts reading a part all of which will be read from front to back, and waits for nothing; whether the system can do
-/// that.
+/// Starts sequential read-ahead of a part without blocking; whether the system can do that.
 ///
-/// Advice brings single pages, all of them at once, and some disks tell of none before they have the last. Touched in order,
-/// though, the system sees somebody who reads on, and reads ahead: first little, then more each time, in ever larger runs of
-/// pages, which takes half as long. Of a large part this is the beginning; the rest follows as its pages are mapped. By then
-/// others may compute, and this thread get its turn late, so the disk should have enough to do.
+/// Advice requests single pages at once, and some disks complete none before the last. Sequential reads trigger the kernel's
+/// read-ahead instead, whose window grows, which takes half as long. Of a large part this is the beginning; the rest follows
+/// as its pages are mapped. By then other threads compute and this one may be scheduled late, so the disk needs a queue.
 ///
-/// The system keeps for each open file how it is read. Pieces are read by files of their own, and pages are mapped by yet
-/// another: runs as large as one file would come to have in the end are slow to get memory for where what is free is lent to
-/// others, as on virtual machines.
+/// Read-ahead state is per descriptor, so each piece gets its own and the window stays small: large folios are slow to
+/// allocate on virtual machines with ballooned memory.
 #[cfg(target_os = "linux")]
 fn begin(mapped: &Mapped, part: Range<usize>) -> bool {
     use rustix::io::{Errno, ReadWriteFlags, preadv2};
@@ -202,7 +199,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("sconce-ahead-{}", std::process::id()));
         std::fs::write(&path, vec![0; 100_000]).unwrap();
         let file = FileBytes::map(&path).unwrap();
-        let mut ahead = Ahead::default();
+        let mut ahead = Prefetch::default();
         for part in [0..64, 1000..1064, 50_000..50_064, 50_010..50_020, 90_000..u64::MAX, 200_000..300_000] {
             ahead.look(&file, &part);
         }
