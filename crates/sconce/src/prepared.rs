@@ -18,7 +18,6 @@ use sconce_core::{
 };
 use sconce_format::pte::InstructionArguments;
 use std::cell::RefCell;
-use std::ops::Range;
 
 /// The most bytes of a result that regions are told of.
 const SMALL: usize = 4096;
@@ -66,7 +65,7 @@ impl Planned {
 
     /// Adds a region, whose delegate has this number.
     #[cfg(feature = "engine")]
-    fn push(&mut self, instructions: Range<u32>, args: &[u32], calls: usize, delegate: usize) {
+    fn push(&mut self, instructions: std::ops::Range<u32>, args: &[u32], calls: usize, delegate: usize) {
         let first = self.args.len();
         self.args.extend(args);
         self.list.push(Region { instructions, args: first..self.args.len(), delegate });
