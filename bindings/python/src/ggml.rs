@@ -11,14 +11,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use sconce::Code;
 use sconce::compile as compiler;
-use sconce::format::ggml::{Extent, Graph, Role, Tensor};
+use sconce::format::ggml::{BACKEND, Extent, Graph, Role, Tensor};
 use sconce::format::pte::{File, Header, Payload};
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::rc::Rc;
-
-/// The name that programs have for the backend.
-const BACKEND: &str = "GgmlBackend";
 
 /// What is wrong, and its number.
 type Wrong = (String, Code);
@@ -175,7 +172,7 @@ impl Partitioner for Survey {
 
     fn lower(&self, _: &Part<'_>) -> Result<Delegate, Error> {
         let (payload, specs, data, calls) = Default::default();
-        Ok(Delegate { backend: String::new(), payload, specs, data, calls })
+        Ok(Delegate { payload, specs, data, calls, ..Delegate::default() })
     }
 }
 

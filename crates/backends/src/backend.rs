@@ -88,7 +88,7 @@ impl Backend for GraphBackend {
 }
 
 /// Whether a tensor of a method may have other sizes than those declared.
-pub(crate) fn has_varying_sizes(method: Method<'_>) -> bool {
+pub fn has_varying_sizes(method: Method<'_>) -> bool {
     let varies = |value: KernelTypes<'_>| matches!(value, KernelTypes::Tensor(tensor) if tensor.is_dynamic());
     method.plan().values().iter().any(|value| varies(value.val()))
 }

@@ -24,7 +24,7 @@ pub struct GgmlBackend {
 
 impl GgmlBackend {
     /// The name that programs ask for.
-    pub const NAME: &str = "GgmlBackend";
+    pub const NAME: &str = sconce_format::ggml::BACKEND;
 
     /// With options of the engine.
     pub fn new(options: Options) -> Self {

@@ -25,7 +25,7 @@ mod rooms;
 #[cfg(test)]
 mod testing;
 
-pub use backend::{GraphBackend, Imported};
+pub use backend::{GraphBackend, Imported, has_varying_sizes};
 #[cfg(feature = "ggml")]
 pub use ggml::GgmlBackend;
 pub use or_else::OrElse;

@@ -157,6 +157,14 @@ impl Delegate for Part {
         Ok(Owned::from_box(Box::new(running)))
     }
 
+    fn copy_state(&self, state: &dyn DelegateState) -> Result<Owned<dyn DelegateState>, Fault> {
+        let lost = Fault::new(Code::InvalidState, "the state belongs to another delegate");
+        let running: &Running = state.downcast_ref().ok_or(lost)?;
+        let lacking = Fault::new(Code::MemoryAllocationFailed, "there is no memory for a copy of what outlives a call");
+        let copy = running.copy(self).map_err(|_| lacking)?;
+        Ok(Owned::from_box(Box::new(copy)))
+    }
+
     fn print_reason(&self, state: &mut dyn DelegateState, out: &mut dyn fmt::Write) -> fmt::Result {
         let reason = state.downcast().map(|running: &mut Running| take(&mut running.reason));
         out.write_str(&reason.unwrap_or_default())

@@ -11,9 +11,11 @@ use crate::output::Output;
 use crate::progress::Progress;
 use proof::Pair;
 use sconce::Options;
-use sconce::compile::ggml::{Ggml, Weights};
+use sconce::compile::ggml::Weights;
 use sconce::compile::memory::{Plan, Tiers};
-use sconce::compile::{Archive, Compiled, Export, Options as Settings, debug::DebugMap, emit, options, options_with};
+use sconce::compile::{
+    Archive, BackendOptions, Compiled, Export, Options as Settings, debug::DebugMap, emit, options, options_with,
+};
 use sconce::format::FileKind;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -88,7 +90,7 @@ impl Compile {
 
     fn settings(&self, archive: &Archive<'_>) -> Result<Settings, Failure> {
         let names = self.backend.iter().map(String::as_str);
-        let own = Ggml { blocks: self.quantization.blocks(&self.backend)?, weights: self.weights(archive)? };
+        let own = BackendOptions { blocks: self.quantization.blocks(&self.backend)?, weights: self.weights(archive)? };
         let mut options = options_with(names, &own).map_err(|error| Failure::usage(error.to_string()))?;
         options.emit = emit::Options {
             stack_traces: self.stack_traces,

@@ -20,7 +20,6 @@
 
 use crate::ir::{Delegate, Source};
 use sconce_format::pte::model::{Frame, Instruction as Step, Plan};
-use sconce_format::xnnpack::model::Graph;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -102,7 +101,7 @@ pub struct Instruction {
 pub struct Payload {
     /// Its place in the method.
     pub index: u32,
-    /// The nodes of its payload; empty if that is not XNNPACK's.
+    /// The nodes of its payload; empty if its writer does not tell them.
     pub nodes: Vec<PayloadNode>,
 }
 
@@ -136,7 +135,7 @@ impl Method {
             let mut handles: Vec<u32> = all.iter().map(|source| source.handle).collect();
             handles.sort_unstable();
             handles.dedup();
-            let delegate = part.map(|(index, part)| Payload { index, nodes: payload_nodes(part) });
+            let delegate = part.map(|(index, part)| Payload { index, nodes: part.nodes.clone() });
             instructions.push(Instruction { index, runs: runs(plan, step), handles, delegate });
         }
         Self { name: plan.name.clone(), nodes: nodes.into_values().collect(), instructions }
@@ -174,15 +173,6 @@ fn runs(plan: &Plan<'_>, step: &Step) -> String {
     }
 }
 
-fn payload_nodes(delegate: &Delegate) -> Vec<PayloadNode> {
-    let graph = (delegate.backend == "XnnpackBackend").then(|| Graph::read(&delegate.payload).ok()).flatten();
-    let nodes = graph.map_or_else(Vec::new, |graph| graph.nodes).into_iter().enumerate();
-    let handles = |handle: u32| if handle == NO_HANDLE { Vec::new() } else { vec![handle] };
-    nodes
-        .map(|(index, node)| PayloadNode { index, runs: node.operation.name(), handles: handles(node.debug_handle) })
-        .collect()
-}
-
 /// Lines of Python, innermost last, from the text of a stack trace.
 pub(crate) fn frames(trace: &str) -> Vec<Frame> {
     let mut frames = Vec::new();
@@ -203,7 +193,7 @@ pub(crate) fn frames(trace: &str) -> Vec<Frame> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::{Call, Data};
+    use crate::ir::Call;
 
     fn source(handle: u32, trace: &str) -> Arc<Source> {
         let (node, target) = (format!("node_{handle}"), "torch.ops.aten.relu.default".to_owned());
@@ -223,13 +213,9 @@ mod tests {
             specs: Vec::new(),
         });
         let call = |handle| Call { source: Some(source(handle, "")), ..Call::new("aten::relu", [], Vec::new()) };
-        let delegate = Delegate {
-            backend: "Mine".to_owned(),
-            payload: Vec::new(),
-            specs: Vec::new(),
-            data: vec![("key".to_owned(), Data::Bytes(Vec::new()))],
-            calls: vec![call(9), call(4), call(9)],
-        };
+        let nodes = vec![PayloadNode { index: 0, runs: "Sum", handles: vec![9] }];
+        let calls = vec![call(9), call(4), call(9)];
+        let delegate = Delegate { backend: "Mine".to_owned(), nodes, calls, ..Delegate::default() };
         let trace = "  File \"model.py\", line 7, in forward\n    return self.body(x)\n";
         let sources = [Some(source(2, trace)), None, Some(source(9, ""))];
         let method = Method::new(&plan, &sources, &[&delegate]);
@@ -243,7 +229,8 @@ mod tests {
                      \"target\":\"torch.ops.aten.relu.default\",\"module\":\"body\",\"lines\":[{\"file\":\"model.py\",\
                      \"line\":7,\"function\":\"forward\",\"code\":\"return self.body(x)\"}]}";
         assert!(json.starts_with(start), "{json}");
-        let end = "{\"index\":2,\"runs\":\"Mine\",\"handles\":[4,9],\"delegate\":{\"index\":0,\"nodes\":[]}}]}]}";
+        let end = "{\"index\":2,\"runs\":\"Mine\",\"handles\":[4,9],\"delegate\":{\"index\":0,\
+                   \"nodes\":[{\"index\":0,\"runs\":\"Sum\",\"handles\":[9]}]}}]}]}";
         assert!(json.ends_with(end), "{json}");
     }
 }

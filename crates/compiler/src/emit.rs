@@ -14,7 +14,9 @@ mod tensors;
 
 use crate::Error;
 use crate::debug::{self, frames};
-use crate::ir::{Arg, Block, Call, Delegate, Function, Input, Origin, Output, Program, Source, Target, ValueId};
+use crate::ir::{
+    Arg, Block, Call, Delegate, Function, Input, Origin, Output, Program, Source, Target, ValueId, verify,
+};
 use crate::memory::{self, Planner};
 use crate::signature::{self, Signature, Takes};
 use crate::size::Size;
@@ -61,6 +63,7 @@ pub fn emit<'p>(program: &'p Program<'_>, planner: &dyn Planner, options: Option
         memory: Vec::new(),
         debug: Vec::new(),
     };
+    debug_assert_eq!(verify(program), Ok(()), "{program}");
     let mut missing = BTreeSet::new();
     let mut plans = Vec::new();
     for function in &program.functions {
@@ -395,3 +398,6 @@ impl<'e, 's, 'p> Emitter<'e, 's, 'p> {
         self.entry(value)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,9 @@ mod graph;
 mod vmap;
 
 use crate::Error;
-use crate::ir::{Arg, ConstantId, Definition, Function, Input, Kind, Origin, Output, Program, TensorType, ValueId};
+use crate::ir::{
+    Arg, ConstantId, Definition, Function, Input, Kind, Origin, Output, Program, TensorType, ValueId, verify,
+};
 use crate::size::{Known, Size, Symbol};
 use crate::sympy;
 use aliases::Aliases;
@@ -39,6 +41,8 @@ pub fn import<'a>(archive: &Archive<'a>) -> Result<Program<'a>, Error> {
         program.functions.push(function);
     }
     program.functions.sort_by(|a, b| a.name.cmp(&b.name));
+    // From here on the compiler trusts the program; what the file said need not be true.
+    verify(&program).map_err(|invalid| Error::unsupported(format!("a graph that is not one ({invalid})")))?;
     Ok(program)
 }
 
@@ -395,3 +399,6 @@ fn plain_arg(argument: &Argument) -> Option<Arg> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,10 +9,16 @@
 //! %2: float32[1, s0, 8] = aten::mul.Tensor(self: %0, other: %1)
 //! ```
 //!
-//! Invariants: a call reads values that inputs, constants or calls before it in its
-//! block, or in a block around that, have made; a value is made once, and a call makes one at least; types are what the
-//! operator gives.
+//! A program prints as text of that form, and [`parse`] reads it back; [`verify`](fn@verify) states what holds between passes.
 
+mod text;
+mod verify;
+
+pub use text::parse;
+pub use verify::{Invalid, verify, verify_method};
+pub(crate) use verify::{debug_verify, view};
+
+use crate::debug::PayloadNode;
 use crate::size::{Size, Symbol, Symbols};
 use sconce_format::ScalarType;
 use std::borrow::Cow;
@@ -467,7 +473,7 @@ pub struct Constant<'a> {
 }
 
 /// A part of a program that a backend runs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Delegate {
     /// The backend's id, such as `XnnpackBackend`.
     pub backend: String,
@@ -477,6 +483,10 @@ pub struct Delegate {
     pub specs: Vec<(String, Vec<u8>)>,
     /// Data that the payload refers to by name.
     pub data: Vec<(String, Data)>,
+    /// How many bytes beyond the end of a tensor the backend may read.
+    pub reads_beyond: u64,
+    /// What the nodes of the payload came from, if its writer tells.
+    pub nodes: Vec<PayloadNode>,
     /// The calls it stands for, for those who ask what was delegated.
     pub calls: Vec<Call>,
 }

@@ -38,7 +38,7 @@ pub mod xnnpack;
 pub use error::Error;
 pub use import::import;
 
-use ir::{Constants, Function};
+use ir::{Constants, Function, debug_verify, verify_method};
 use passes::{Executor, FoldConstants, Pass};
 use sconce_pt2::Archive;
 
@@ -94,6 +94,8 @@ pub fn compile(archive: &Archive<'_>, options: &Options) -> Result<Compiled, Err
     for function in &mut program.functions {
         for pass in &options.passes {
             pass.run(function, &mut program.constants)?;
+            let wrong = |invalid| Error::Broken(format!("after the pass {:?} {invalid}", pass.name()));
+            verify_method(function, &program.constants).map_err(wrong)?;
         }
     }
     let quantized = options.quantization.as_ref().map(|own| quantized(&mut program, own, options)).transpose()?;
@@ -167,6 +169,7 @@ fn tidy(function: &mut Function, constants: &mut Constants<'_>, options: &Option
     if let Some(executor) = &options.executor {
         let fold = FoldConstants { executor: &**executor };
         if fold.run(function, constants)? > 0 {
+            debug_verify(function, constants, fold.name());
             passes::run(&standard, function, constants)?;
         }
     }

@@ -13,7 +13,9 @@ mod rules;
 pub(crate) use rules::rule;
 
 use crate::Error;
-use crate::ir::{Arg, Block, Call, Constants, Definition, Function, Kind, Origin, TensorType, Value, ValueId};
+use crate::ir::{
+    Arg, Block, Call, Constants, Definition, Function, Kind, Origin, TensorType, Value, ValueId, debug_verify, view,
+};
 use crate::size::Size;
 use sconce_format::ScalarType;
 use std::borrow::Cow;
@@ -42,7 +44,8 @@ pub fn rewrite(
     rule: &dyn Fn(&str) -> Option<Rule>,
 ) -> Result<(), Error> {
     let mut body = std::mem::take(&mut function.body);
-    let mut lowering = Lowering { function, constants, rule, replaced: HashMap::new(), room: MOST };
+    let mut lowering =
+        Lowering { function, constants, rule, replaced: HashMap::new(), room: MOST, rewritten: Vec::new() };
     let result = lowering.block(&mut body);
     let Lowering { replaced, .. } = lowering;
     let now = |value: &mut ValueId| *value = replaced.get(value).copied().unwrap_or(*value);
@@ -57,7 +60,9 @@ pub fn rewrite(
         let (Definition::SizeOf(value, _) | Definition::Value(value)) = definition;
         now(value);
     }
-    result
+    result?;
+    debug_verify(function, constants, "lowering");
+    Ok(())
 }
 
 struct Lowering<'l, 'a> {
@@ -68,6 +73,8 @@ struct Lowering<'l, 'a> {
     replaced: HashMap<ValueId, ValueId>,
     /// What is left of [`MOST`].
     room: i64,
+    /// The results of the call of the method that is being rewritten.
+    rewritten: Vec<ValueId>,
 }
 
 impl Lowering<'_, '_> {
@@ -92,20 +99,23 @@ impl Lowering<'_, '_> {
             self.block(block)?;
         }
         let Some(rule) = call.operator().and_then(|name| (self.rule)(name)).filter(|_| depth < DEPTH) else {
+            if depth > 0 {
+                self.sizes(&call)?;
+            }
             done.push(call);
             return Ok(());
         };
+        if depth == 0 {
+            self.rewritten.clone_from(&call.outputs);
+        }
         let Self { function, constants, room, .. } = self;
         let mut site = Site { call: &call, function, constants, calls: Vec::new(), room };
-        let source = call.source.as_deref();
-        let results = rule(&mut site).map_err(|error| {
-            let (operator, trace) = source.map_or(("", ""), |source| (&*source.target, &*source.stack_trace));
-            error.at(if operator.is_empty() { call.operator().unwrap_or("") } else { operator }, trace)
-        })?;
+        let results = rule(&mut site).map_err(|error| at(&call, error))?;
         let calls = site.calls;
         self.check(&call, &results)?;
         self.replaced.extend(call.outputs.iter().copied().zip(results.iter().copied()));
         for mut inner in calls {
+            self.view(&call, &inner)?;
             inner.source = inner.source.or_else(|| call.source.clone());
             // What a rule leaves under its own name is finished.
             let depth = if inner.operator() == call.operator() { DEPTH } else { depth + 1 };
@@ -116,6 +126,29 @@ impl Lowering<'_, '_> {
             self.replaced.insert(*output, last);
         }
         Ok(())
+    }
+
+    /// A rule believes what the export says of the result. A view of another number of elements shows that it is not true.
+    fn view(&self, call: &Call, made: &Call) -> Result<(), Error> {
+        let name = call.operator().unwrap_or("");
+        let wrong = |invalid| Error::unsupported(format!("a result of a type that {name} does not give ({invalid})"));
+        view(self.function, made).map_err(|invalid| at(call, wrong(invalid)))
+    }
+
+    /// Nor can what a rule makes ask for a size that is found in the very result.
+    fn sizes(&self, made: &Call) -> Result<(), Error> {
+        let mut known = true;
+        made.args.iter().for_each(|(_, arg)| {
+            arg.symbols(&mut |symbol| match self.function.definitions.get(&symbol) {
+                Some(Definition::SizeOf(value, _) | Definition::Value(value)) => {
+                    known &= !self.rewritten.contains(value)
+                }
+                None => {}
+            });
+        });
+        let name = made.operator().unwrap_or("");
+        let wrong = || Error::unsupported(format!("{name} with a size that only its result tells"));
+        if known { Ok(()) } else { Err(at(made, wrong())) }
     }
 
     /// The values that a rule gives have the types that the call's results had.
@@ -137,6 +170,12 @@ impl Lowering<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// An error of a call, with the operator in the export that it came from.
+fn at(call: &Call, error: Error) -> Error {
+    let (operator, trace) = call.source.as_deref().map_or(("", ""), |source| (&*source.target, &*source.stack_trace));
+    error.at(if operator.is_empty() { call.operator().unwrap_or("") } else { operator }, trace)
 }
 
 /// A call that is being rewritten, and the calls that take its place so far.
@@ -165,7 +204,7 @@ impl<'s> Site<'s, '_> {
         self.call.outputs.get(index).map_or_else(|| TensorType::fixed(ScalarType::Float, &[0]), |value| self.ty(*value))
     }
 
-    /// The type, if it has so many dimensions at least. Files may say anything: rules ask before they count from the end.
+    /// The type, if it has `least` dimensions or more. Files may say anything: rules ask before they count from the end.
     pub fn ranked(&self, ty: TensorType, least: usize) -> Result<TensorType, Error> {
         if ty.rank() < least {
             let (name, rank) = (self.call.operator().unwrap_or(""), ty.rank());
@@ -174,7 +213,7 @@ impl<'s> Site<'s, '_> {
         Ok(ty)
     }
 
-    /// The type of a result that has so many dimensions at least.
+    /// The type of a result that has `least` dimensions or more.
     pub fn ranked_result(&self, index: usize, least: usize) -> Result<TensorType, Error> {
         self.ranked(self.result(index), least)
     }

@@ -26,6 +26,7 @@ pub use stages::stages;
 use crate::Error;
 use crate::ir::{
     Arg, Block, Call, Constants, Definition, Delegate, Function, Kind, Origin, Output, Program, Target, ValueId,
+    debug_verify,
 };
 use crate::lower;
 use crate::size::Symbol;
@@ -106,7 +107,9 @@ pub fn partition(
             lower::rewrite(&mut functions[index], constants, &rule)?;
             prepare(&mut functions[index], constants)?;
             partitioner.arrange(&mut functions[index]);
+            debug_verify(&functions[index], constants, partitioner.name());
             delegate(program, index, &**partitioner, &mut report)?;
+            debug_verify(&program.functions[index], &program.constants, partitioner.name());
         }
     }
     Ok(report)
@@ -139,6 +142,10 @@ fn delegate(
             continue;
         }
         let part = cut.part(function, &program.constants, &stage.part, partitioner.needs_sizes());
+        // Buffers that it would keep are read by nothing else.
+        if part.outputs.is_empty() {
+            continue;
+        }
         let mut delegate = partitioner.lower(&part)?;
         delegate.calls = part.calls.iter().map(|&call| call.clone()).collect();
         report.delegated.push(Delegated {

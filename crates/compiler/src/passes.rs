@@ -17,7 +17,7 @@ pub use norm::FoldBatchNorm;
 pub use simplify::Simplify;
 
 use crate::Error;
-use crate::ir::{Block, Call, Constants, Function, Output, ValueId};
+use crate::ir::{Block, Call, Constants, Definition, Function, Output, ValueId, debug_verify};
 use std::collections::HashMap;
 
 /// Changes a method.
@@ -76,7 +76,11 @@ pub fn run(passes: &[Box<dyn Pass>], function: &mut Function, constants: &mut Co
     for _ in 0..ROUNDS {
         let mut changes = 0;
         for pass in passes {
-            changes += pass.run(function, constants)?;
+            let made = pass.run(function, constants)?;
+            if made > 0 {
+                debug_verify(function, constants, pass.name());
+            }
+            changes += made;
         }
         if changes == 0 {
             break;
@@ -103,6 +107,10 @@ pub fn replace(function: &mut Function, replaced: &HashMap<ValueId, ValueId>) {
         }
     }
     function.updates.iter_mut().for_each(|(_, value)| *value = now(*value));
+    for definition in function.definitions.values_mut() {
+        let (Definition::SizeOf(value, _) | Definition::Value(value)) = definition;
+        *value = now(*value);
+    }
 }
 
 fn replace_in(block: &mut Block, now: &mut dyn FnMut(ValueId) -> ValueId) {

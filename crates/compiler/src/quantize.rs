@@ -25,7 +25,7 @@ mod weights;
 pub use calibrate::Calibrator;
 
 use crate::Error;
-use crate::ir::{Constants, Function, Origin, Output, Program, ValueId};
+use crate::ir::{Constants, Function, Origin, Output, Program, ValueId, debug_verify};
 use calibrate::floats;
 use observe::{Grid, Histogram};
 use plan::Plan;
@@ -112,6 +112,7 @@ pub fn quantize(program: &mut Program<'_>, quantization: &Quantization) -> Resul
             }
             (scheme, _) => dynamic::insert(function, constants, scheme),
         };
+        debug_verify(function, constants, "quantisation");
         let named = |(value, reason)| Left { name: exact.get(value).name.clone(), reason };
         report.left.extend(left.into_iter().map(named));
         report.calls += made.len();

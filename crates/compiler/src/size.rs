@@ -266,12 +266,12 @@ impl Symbols {
         self.known.get(symbol.0 as usize)
     }
 
-    /// Says the largest value of a symbol.
+    /// Says the largest value of a symbol; the least one is no larger.
     pub fn limit(&mut self, size: &Size, most: i64) {
         if let [([Atom::Symbol(symbol)], 1)] = size.terms().collect::<Vec<_>>()[..]
             && let Some(known) = self.known.get_mut(symbol.0 as usize)
         {
-            known.most = most;
+            known.most = most.max(known.least);
         }
     }
 

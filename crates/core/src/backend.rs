@@ -41,6 +41,11 @@ pub trait Delegate: Any + Send + Sync {
     /// Makes the state of one session.
     fn new_state(&self) -> Result<Owned<dyn State>, Fault>;
 
+    /// A copy of what a session keeps, which another session of this delegate may go on from.
+    fn copy_state(&self, _state: &dyn State) -> Result<Owned<dyn State>, Fault> {
+        Err(Fault::new(crate::Code::NotSupported, "the backend cannot copy what a session keeps"))
+    }
+
     /// Says in a sentence of any length why the last run of a session failed, and forgets it; the fault says it in short.
     /// Nothing, if there is no more to say.
     fn print_reason(&self, _state: &mut dyn State, _out: &mut dyn core::fmt::Write) -> core::fmt::Result {
@@ -67,6 +72,11 @@ impl dyn State {
     /// The state as the type that the delegate made.
     pub fn downcast<T: 'static>(&mut self) -> Option<&mut T> {
         (self as &mut dyn Any).downcast_mut()
+    }
+
+    /// The same, to look at.
+    pub fn downcast_ref<T: 'static>(&self) -> Option<&T> {
+        (self as &dyn Any).downcast_ref()
     }
 }
 

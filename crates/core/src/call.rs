@@ -12,11 +12,11 @@
 //! ```
 use crate::execution::Memory;
 use crate::memory::{Block, CLAIM_WORDS, Growth, Ledger, Scratch, Span, Wanted};
+use crate::regions::Indices;
 use crate::state::{Place, Record, Slot, State};
 use crate::tensor::byte_size;
 use crate::{Code, Fault, MAX_RANK, Method, Parallel, Program, ScalarType, Shape, Tensor, TensorMut};
 use core::ops::Deref;
-use sconce_format::flatbuf::Scalars;
 use sconce_format::pte::KernelTypes;
 
 /// A number or truth value.
@@ -77,7 +77,7 @@ impl Deref for Ints {
 #[derive(Clone, Copy)]
 pub struct Args<'c> {
     pub(crate) method: Method<'c>,
-    pub(crate) indices: Scalars<'c, i32>,
+    pub(crate) indices: Indices<'c>,
     pub(crate) state: State<'c>,
     pub(crate) parallel: &'c dyn Parallel,
 }
@@ -99,7 +99,7 @@ impl<'c> Args<'c> {
     }
 
     fn value_index(&self, argument: usize) -> Result<usize, Fault> {
-        let index = self.indices.get(argument).and_then(|index| usize::try_from(index).ok());
+        let index = self.indices.get(argument);
         index.ok_or(Fault::new(Code::InvalidProgram, "the call has only {} arguments").with([self.len()]).at(argument))
     }
 

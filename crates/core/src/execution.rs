@@ -10,11 +10,12 @@
 //! writes any.
 use crate::call::Args;
 use crate::memory::{Block, Growth};
+use crate::regions::Indices;
 use crate::state::{Place, Record, Slot, State};
 use crate::tensor::byte_size;
 use crate::{
     Arena, Call, Code, Delegate, DelegateState, Error, Event, Fault, KernelId, Level, Method, Owned, Parallel,
-    Platform, Program, Registry, Shape, Site, Tensor,
+    Platform, Program, Region, Regions, Registry, Shape, Site, Tensor,
 };
 use core::cell::Cell;
 use sconce_format::flatbuf::Scalars;
@@ -75,21 +76,6 @@ impl Folded<'_> {
     }
 }
 
-/// Instructions of the first chain that a delegate runs as one.
-#[derive(Clone, Copy)]
-pub struct Region<'a> {
-    /// The first of them.
-    pub first: u32,
-    /// The one after the last.
-    pub next: u32,
-    /// The values that the delegate reads, then those that it writes.
-    pub args: Scalars<'a, i32>,
-    /// Who runs them.
-    pub delegate: &'a dyn Delegate,
-    /// Which of the execution's states is the delegate's.
-    pub state: usize,
-}
-
 /// What the address of an input must be a multiple of, for it to be read where it is: that is enough for all elements.
 const LENT_ALIGN: usize = 16;
 
@@ -137,7 +123,7 @@ pub struct Execution<'a> {
     scratch: &'a mut [u64],
     inputs: &'a [Value<'a>],
     folded: Folded<'a>,
-    regions: &'a [Region<'a>],
+    regions: Regions<'a>,
     lent: &'a [bool],
     wanted: Cell<Option<Growth>>,
     resumed: bool,
@@ -145,7 +131,8 @@ pub struct Execution<'a> {
 
 impl<'a> Execution<'a> {
     /// Puts together what a call needs. `kernels` comes from [`Method::resolve`], `delegates` from
-    /// [`Method::init_delegate`] and `states` from [`Delegate::new_state`], each in the method's order; `state` was
+    /// [`Method::init_delegate`] and `states` from [`Delegate::new_state`], each in the method's order, and then those of
+    /// regions; `state` was
     /// filled by [`Method::init_state`], `arenas` by [`Method::init_arenas`].
     #[expect(clippy::too_many_arguments, reason = "each is a block of its own that the caller keeps")]
     pub fn new(
@@ -170,7 +157,7 @@ impl<'a> Execution<'a> {
             scratch,
             inputs: &[],
             folded: Folded::default(),
-            regions: &[],
+            regions: Regions::default(),
             lent: &[],
             wanted: Cell::new(None),
             resumed: false,
@@ -182,8 +169,8 @@ impl<'a> Execution<'a> {
         self.folded = folded;
     }
 
-    /// Runs these regions, in order of their first instructions, each as one step.
-    pub fn set_regions(&mut self, regions: &'a [Region<'a>]) {
+    /// Runs these regions, each as one step.
+    pub fn set_regions(&mut self, regions: Regions<'a>) {
         self.regions = regions;
     }
 
@@ -360,11 +347,7 @@ impl<'a> Execution<'a> {
         }
         let platform = self.environment.platform;
         let start = if platform.traces() { platform.ticks() } else { 0 };
-        let region = match chain {
-            0 => self.regions.binary_search_by_key(&index, |region| region.first).ok(),
-            _ => None,
-        };
-        let ran = match region.and_then(|place| self.regions.get(place)) {
+        let ran = match self.regions.at(index).filter(|_| chain == 0) {
             Some(region) => self.run_region(region),
             None => self.run_instruction(instruction.instr_args(), index),
         };
@@ -383,9 +366,9 @@ impl<'a> Execution<'a> {
     }
 
     /// Runs the instructions of a region and gives the index of the next.
-    fn run_region(&mut self, region: &Region<'a>) -> Result<u32, Fault> {
-        self.delegated(region.delegate, region.state, region.args)?;
-        Ok(region.next)
+    fn run_region(&mut self, region: &Region) -> Result<u32, Fault> {
+        self.delegated(region.delegate, Indices::Region(self.regions.values(region)))?;
+        Ok(region.instructions.end)
     }
 
     /// Runs an instruction and gives the index of the next.
@@ -419,7 +402,7 @@ impl<'a> Execution<'a> {
     /// The arguments of a call, over blocks that stay borrowed while the call runs.
     fn call<'c>(
         &'c mut self,
-        indices: Scalars<'c, i32>,
+        indices: Indices<'c>,
         writes: impl Fn(usize) -> bool,
     ) -> Result<(Call<'c>, States<'c>), Fault> {
         let args = Args { method: self.method, indices, state: self.state, parallel: self.environment.parallel };
@@ -439,22 +422,23 @@ impl<'a> Execution<'a> {
             return Err(fault.with([kernel.arity(), indices.len()]));
         }
         let writes = kernel.writes();
-        let (mut call, _) = self.call(indices, |argument| argument < 32 && writes >> argument & 1 != 0)?;
+        let (mut call, _) =
+            self.call(Indices::File(indices), |argument| argument < 32 && writes >> argument & 1 != 0)?;
         kernel.run(&mut call)
     }
 
     fn delegate_call(&mut self, delegate_index: i32, indices: Scalars<'a, i32>) -> Result<(), Fault> {
         let missing = Fault::new(Code::DelegateInvalidHandle, "the delegate was not made when the method was loaded");
-        let index = usize::try_from(delegate_index).map_err(|_| missing)?;
-        let delegates = self.delegates;
-        self.delegated(&**delegates.get(index).ok_or(missing)?, index, indices)
+        self.delegated(usize::try_from(delegate_index).map_err(|_| missing)?, Indices::File(indices))
     }
 
-    fn delegated(&mut self, delegate: &dyn Delegate, state: usize, indices: Scalars<'a, i32>) -> Result<(), Fault> {
+    fn delegated(&mut self, index: usize, indices: Indices<'a>) -> Result<(), Fault> {
+        let missing = Fault::new(Code::DelegateInvalidHandle, "the delegate was not made when the method was loaded");
+        let delegate = &**self.delegates.get(index).ok_or(missing)?;
         let inputs = indices.len().saturating_sub(delegate.outputs());
         let (mut call, states) = self.call(indices, |argument| argument >= inputs)?;
         let missing = Fault::new(Code::DelegateInvalidHandle, "the session has no state for this delegate");
-        delegate.execute(&mut **states.get_mut(state).ok_or(missing)?, &mut call)
+        delegate.execute(&mut **states.get_mut(index).ok_or(missing)?, &mut call)
     }
 
     /// A truth value, or whether all elements of a tensor of truth values are true.

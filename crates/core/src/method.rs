@@ -7,11 +7,12 @@
 use crate::call::Args;
 use crate::loader::{EXTERNAL_MISSING, Part, load};
 use crate::memory::{CLAIM_WORDS, scratch_words};
+use crate::regions::Indices;
 use crate::state::{Dynamism, Place, Record, Slot, State, head_words, record_words};
 use crate::tensor::byte_size;
 use crate::{
     Arena, Code, CompileSpecs, Delegate, Error, Fault, InitContext, KernelId, MAX_RANK, Owned, Parallel, Program,
-    Region, Registry, RuntimeOption, ScalarType, Shape, Site,
+    Regions, Registry, RuntimeOption, ScalarType, Shape, Site,
 };
 use sconce_format::pte::{self, ExecutionPlan, InstructionArguments, KernelTypes, Payload};
 
@@ -425,37 +426,37 @@ impl<'a> Method<'a> {
         registry: &dyn Registry,
         kernels: &[KernelId],
         delegates: &[Owned<dyn Delegate>],
-        regions: &[Region<'_>],
+        regions: Regions<'_>,
         parallel: &dyn Parallel,
     ) -> usize {
         let state = State::new(words);
-        let delegated = |delegate: &dyn Delegate, indices| {
+        let delegated = |index: Option<usize>, indices| {
+            let Some(delegate) = index.and_then(|index| delegates.get(index)) else { return 0 };
             let args = Args { method: *self, indices, state, parallel };
             let inputs = args.len().saturating_sub(delegate.outputs());
             scratch_words(delegate.scratch()).saturating_add(overlap_words(&args, |argument| argument >= inputs))
         };
         let instructions = self.plan.chains().iter().zip(0u32..).flat_map(|(chain, number)| {
-            let alone = move |index| number > 0 || !regions.iter().any(|r| r.first <= index && index < r.next);
+            let alone = move |index| number > 0 || !regions.list.iter().any(|r| r.instructions.contains(&index));
             chain.instructions().iter().zip(0u32..).filter(move |(_, index)| alone(*index)).map(|(it, _)| it)
         });
         let needs = instructions.map(|instruction| match instruction.instr_args() {
             InstructionArguments::KernelCall(call) => {
                 let id = usize::try_from(call.op_index()).ok().and_then(|index| kernels.get(index));
                 let Some(kernel) = id.and_then(|&id| registry.kernel(id)) else { return 0 };
-                let args = Args { method: *self, indices: call.args(), state, parallel };
+                let args = Args { method: *self, indices: Indices::File(call.args()), state, parallel };
                 let own = scratch_words(kernel.scratch(&args));
                 own.saturating_add(overlap_words(&args, |argument| {
                     argument < 32 && kernel.writes() >> argument & 1 != 0
                 }))
             }
             InstructionArguments::DelegateCall(call) => {
-                let index = usize::try_from(call.delegate_index()).ok();
-                index.and_then(|index| delegates.get(index)).map_or(0, |delegate| delegated(&**delegate, call.args()))
+                delegated(usize::try_from(call.delegate_index()).ok(), Indices::File(call.args()))
             }
             _ => 0,
         });
-        let regions = regions.iter().map(|region| delegated(region.delegate, region.args));
-        needs.chain(regions).max().unwrap_or(0)
+        let own = |region: &crate::Region| delegated(Some(region.delegate), Indices::Region(regions.values(region)));
+        needs.chain(regions.list.iter().map(own)).max().unwrap_or(0)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The core by itself, as a machine without a heap would use it: blocks in arrays, kernels in a table.
 use sconce_core::{
     Arena, Block, Bytes, Call, Code, CompileSpecs, Delegate, DelegateState, Environment, Error, Execution, Fault,
-    Growth, InitContext, KernelId, NoData, Op, Owned, Program, Quiet, Registry, Scalar, ScalarType, Serial, Shape,
-    Site, Step, Tables, Tensor, Value, writes,
+    Growth, InitContext, KernelId, NoData, Op, Owned, Program, Quiet, Regions, Registry, Scalar, ScalarType, Serial,
+    Shape, Site, Step, Tables, Tensor, Value, writes,
 };
 use sconce_format::pte::model::{self, Dynamism, Instruction, Memory, Plan, Storage};
 
@@ -92,7 +92,8 @@ impl Blocks {
         method.resolve(registry, &mut blocks.kernels)?;
         assert!(method.state_words() <= 256 && method.arena_bytes(1).unwrap() <= 64);
         method.init_state(&mut blocks.state)?;
-        let words = method.scratch_words(&mut blocks.state, registry, &blocks.kernels, &[], &[], &Serial);
+        let words =
+            method.scratch_words(&mut blocks.state, registry, &blocks.kernels, &[], Regions::default(), &Serial);
         assert!(words <= 64, "{words}");
         Ok(blocks)
     }
@@ -146,7 +147,7 @@ fn of_very_many_inputs_the_last_have_room_for_a_copy() {
         let (mut kernels, mut state) = ([KernelId::NONE; 1], vec![0; method.state_words()]);
         method.resolve(&registry, &mut kernels).unwrap();
         method.init_state(&mut state).unwrap();
-        method.scratch_words(&mut state, &registry, &kernels, &[], &[], &Serial)
+        method.scratch_words(&mut state, &registry, &kernels, &[], Regions::default(), &Serial)
     };
     let claims = words(256) - words(128);
     assert_eq!(words(384) - words(256), claims);

@@ -8,9 +8,10 @@
 //! | module | the one thing it knows |
 //! |---|---|
 //! | `engine` | what this engine is to those who join graphs with engines |
-//! | `lower` | which passes a graph goes through |
+//! | `operations` | what is computed, operation by operation, and in which form |
+//! | `passes` | which passes a graph goes through |
 //! | `lowered` | for which sizes the form holds that they brought it into |
-//! | `quantize` | which quantised nodes are computed as they are |
+//! | `cost` | which of several algorithms is the fastest |
 //! | `plan` | which step does what a node says, and where values lie |
 //! | `steps` | the steps, by family |
 //! | `twins` | which nodes have the same weights |
@@ -19,14 +20,15 @@
 //! | `weights` | constants as numbers, and packed weights |
 #![deny(unsafe_code)]
 
+mod cost;
 mod engine;
-mod lower;
 mod lowered;
 mod memory;
 mod model;
+mod operations;
+mod passes;
 mod plan;
 mod profile;
-mod quantize;
 mod steps;
 mod twins;
 mod weights;

@@ -4,8 +4,8 @@
 //! sizes, and a run may come with others. As a rule what was decided holds for them, too; where it does not, the graph is
 //! lowered once more, for the sizes of that run.
 
-use crate::lower::lower;
 use crate::model::Options;
+use crate::passes::lower;
 use crate::weights::Packed;
 use sconce_graph::{Constants, Dim, Graph, Node, Op, Origin, Shape, Source, ValueId, infer};
 

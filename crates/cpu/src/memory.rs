@@ -15,6 +15,7 @@ pub(crate) use bank::Bank;
 pub(crate) use pace::Pace;
 pub(crate) use pages::{Aligned, Store};
 use sconce_graph::ValueId;
+use sconce_graph::engine::reuse;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -22,7 +23,7 @@ use std::ops::Range;
 pub(crate) const ALIGN: usize = 64;
 
 /// A block of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Block {
     /// An input of the call.
     Input(usize),
@@ -88,11 +89,24 @@ impl Io {
         Ok(Self { reads, writes })
     }
 
+    /// What is read.
+    pub(crate) fn reads(&self) -> &[Slot] {
+        &self.reads
+    }
+
+    /// What is written: the results, and scratch.
+    pub(crate) fn writes(&self) -> &[Slot] {
+        &self.writes
+    }
+
     /// Bytes of what is read and of the results.
     pub(crate) fn bytes(&self) -> usize {
         self.reads.iter().chain(&self.writes[..2]).map(|slot| slot.bytes).sum()
     }
 }
+
+/// An empty list that has memory for the places of a run's outputs.
+pub(crate) type Room = Vec<(usize, usize)>;
 
 /// All memory of one run.
 pub(crate) struct Memory<'a> {
@@ -104,15 +118,22 @@ pub(crate) struct Memory<'a> {
 }
 
 impl<'a> Memory<'a> {
-    /// Borrows everything for a run.
+    /// Borrows everything for a run. `room` is of the run before, so that this one need not ask for memory.
     pub(crate) fn new(
         inputs: &'a [&'a [u8]],
         outputs: &'a mut [&mut [u8]],
         arena: &'a mut [u8],
         known: Known<'a>,
+        room: Room,
     ) -> Self {
-        let outputs = outputs.iter_mut().map(|output| (output.as_mut_ptr(), output.len())).collect();
-        Self { inputs, outputs, arena: (arena.as_mut_ptr(), arena.len()), known, held: PhantomData }
+        let mut list: Vec<(*mut u8, usize)> = reuse(room);
+        list.extend(outputs.iter_mut().map(|output| (output.as_mut_ptr(), output.len())));
+        Self { inputs, outputs: list, arena: (arena.as_mut_ptr(), arena.len()), known, held: PhantomData }
+    }
+
+    /// What the next run may have.
+    pub(crate) fn into_room(self) -> Room {
+        reuse(self.outputs)
     }
 
     fn start(&self, slot: Slot) -> *mut u8 {
@@ -203,7 +224,7 @@ mod tests {
         let packed = Packed::new(&graph, sconce_kernels::Isa::Scalar, false, &Nothing);
         let known = Known { graph: &graph, constants: &Nothing, packed: &packed };
         {
-            let mut memory = Memory::new(&inputs, &mut outputs, block.bytes_mut(), known);
+            let mut memory = Memory::new(&inputs, &mut outputs, block.bytes_mut(), known, Room::new());
             let first = Io::new(
                 vec![Slot { block: Block::Input(0), start: 1, bytes: 2 }],
                 arena(64, 2),

@@ -1,7 +1,7 @@
 //! A graph made ready, and what a caller keeps to run it.
 
 use crate::lowered::Lowered;
-use crate::memory::{Bank, Memory, Pace};
+use crate::memory::{Bank, Memory, Pace, Room};
 use crate::plan::Plan;
 use crate::profile::{Times, report};
 use crate::steps::Context;
@@ -9,6 +9,7 @@ use crate::weights::{Known, check, model_name, packed_prefix};
 use sconce_graph::engine::{self, Error, PlanReport, Rounding};
 use sconce_graph::{Constants, Graph, Shape, infer};
 use sconce_kernels::{Isa, Parallel};
+use std::mem::take;
 use std::sync::{Arc, Mutex, TryLockError};
 
 /// Plans that a model keeps.
@@ -208,7 +209,7 @@ impl Model {
         let form = plan.form();
         let known = Known { graph: form.graph(), constants, packed: form.packed() };
         let context = Context { isa: self.options.isa, par, known };
-        let mut memory = Memory::new(inputs, outputs, arena.bytes_mut(), known);
+        let mut memory = Memory::new(inputs, outputs, arena.bytes_mut(), known, take(&mut session.room));
         match &mut session.watched {
             Some(watched) => {
                 watched.plan = Some(plan.clone());
@@ -216,6 +217,7 @@ impl Model {
             }
             None => plan.run(&context, &mut memory, |_| ()),
         }
+        session.room = memory.into_room();
         self.pace.finish(started, || form.packed().settle() || arena.settle());
         self.bank.give_back(arena);
         Ok(())
@@ -258,6 +260,7 @@ impl Plans {
 #[derive(Debug, Default)]
 pub struct Session {
     watched: Option<Watched>,
+    room: Room,
 }
 
 /// What is known of the runs of a session that is watched.
@@ -271,5 +274,44 @@ impl Session {
     /// Takes the time of every step from now on.
     pub fn watch(&mut self) {
         self.watched = Some(Watched::default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sconce_graph::{Dim, Source, parse};
+    use sconce_kernels::Serial;
+
+    struct Nothing;
+
+    impl Constants for Nothing {
+        fn bytes<'a>(&'a self, _: &'a Source) -> Option<&'a [u8]> {
+            None
+        }
+    }
+
+    /// Somebody else is at the list of plans and at the bank for as long as the sessions run: who waited would never end.
+    #[test]
+    fn sessions_wait_for_nobody() {
+        let graph = parse("%0: float32[8] = input\n%1: float32[8] = negate %0\noutput %1\n").unwrap();
+        assert_eq!(graph.ty(graph.inputs[0]).dims, [Dim::Fixed(8)]);
+        let model = Model::new(graph, Options::default(), &Nothing).unwrap();
+        let held = model.plans.lock().unwrap();
+        let idle = model.bank.hold();
+        std::thread::scope(|scope| {
+            for count in 1..=8usize {
+                let model = &model;
+                scope.spawn(move || {
+                    let (mut session, bytes) = (model.session(), vec![0x3f; 4 * count]);
+                    let plan = model.plan(&[&[count]], 1).unwrap();
+                    let mut found = vec![0; 4 * count];
+                    model.run(&plan, &mut session, &Serial, &Nothing, &[&bytes], &mut [&mut found]).unwrap();
+                    let expected = -f32::from_le_bytes([0x3f; 4]);
+                    assert!(found.as_chunks().0.iter().all(|number| f32::from_le_bytes(*number) == expected));
+                });
+            }
+        });
+        drop((held, idle));
     }
 }

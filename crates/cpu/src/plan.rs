@@ -1,32 +1,31 @@
 //! A plan: what is done in which order, and where every value lies.
 //!
-//! Values that are the same bytes (a reshape and its input) form a *class*, and so do values that are parts of another (see
-//! `inside`). A class has one place: an input of the call, a constant, an output of the call if one of its values is returned,
-//! or a range of the arena. Ranges are given out by [`memory::place`] over the steps from the first that makes a part of a
-//! class to the last that reads one. A value that is returned but lies elsewhere (an input passed through, a value returned
-//! twice) is copied at the end.
+//! Selection gives a list of steps as data. Passes over the list let products do what follows them, leave out signs, join
+//! convolutions to strips and write parts of concats in place; then all values get their places, and only the finished list
+//! becomes the steps that run.
 
-mod inside;
-mod join;
+mod concats;
+mod dependencies;
+mod layout;
+mod list;
 mod select;
+mod strips;
 mod tails;
 mod unsigned;
 
 use crate::lowered::Lowered;
-use crate::memory::{ALIGN, Block, Io, Memory, Slot};
+use crate::memory::{Block, Io, Memory, Slot};
 use crate::model::Options;
-use crate::steps::{Context, ROW_HEAD, Rearrange, Step, Work};
-use crate::weights::element_count;
-use inside::write_inside;
-use join::join;
-use sconce_graph::memory::{self, Buffer};
-use sconce_graph::{ConstantId, Element, Graph, Op, Origin, Scheme, Shape, ValueId};
+use crate::steps::{Context, Rearrange, Step, Work};
+use concats::write_inside;
+use dependencies::dependencies;
+use layout::{Layout, stored};
+use sconce_graph::{ConstantId, Shape, ValueId};
 use sconce_kernels::Isa;
-use select::{Selected, Uses, select};
-use std::collections::{HashMap, HashSet};
+use select::select;
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
+use strips::join_strips;
 use tails::take_tails;
 use unsigned::drop_signs;
 
@@ -90,20 +89,9 @@ impl Plan {
         let graph = form.graph();
         let bytes = sizes.iter().zip(&graph.values).map(|(size, value)| stored(&value.ty.element, size));
         let bytes = bytes.collect::<Option<Vec<_>>>().ok_or("a value is too large")?;
-        let uses = Uses::of(graph);
-        let mut chosen: Vec<(usize, Selected)> = Vec::new();
-        for (place, node) in graph.nodes.iter().enumerate() {
-            let empty = node.outputs.iter().all(|id| sizes[id.index()].contains(&0));
-            if !empty && (!is_view(&node.op) || !node.then.is_empty()) {
-                chosen.push((place, select(graph, &uses, &sizes, place, options, width)?));
-            }
-        }
-        // What another step does, too, needs none of its own.
-        let done: HashSet<usize> = chosen.iter().flat_map(|(_, selected)| selected.before.iter().copied()).collect();
-        chosen.retain(|(place, _)| !done.contains(place));
-        let mut chosen = take_tails(graph, chosen);
+        let mut chosen = take_tails(graph, select(graph, &sizes, options, width)?);
         drop_signs(graph, options.isa, &mut chosen);
-        let chosen = join(graph, &bytes, chosen, options.isa, width);
+        let chosen = join_strips(graph, &bytes, chosen, options.isa, width);
         let mut layout = Layout::new(graph, &bytes);
         let copies = layout.copies(graph);
         let chosen = write_inside(graph, &mut layout, chosen);
@@ -122,16 +110,14 @@ impl Plan {
             steps: Vec::with_capacity(steps),
             arena: layout.arena,
         };
-        for (index, (place, selected)) in chosen.into_iter().enumerate() {
-            let node = &graph.nodes[place];
-            let slot = |value: ValueId| layout.slot(value);
-            let second = node.outputs.get(1).map_or(Slot::EMPTY, |&value| slot(value));
-            let reads = selected.reads.iter().map(|&value| slot(value)).collect();
-            let io = Io::new(reads, slot(node.outputs[0]), second, layout.scratch[index])?;
+        for (selected, &scratch) in chosen.into_iter().zip(&layout.scratch) {
+            let second = graph.nodes[selected.node].outputs.get(1).map_or(Slot::EMPTY, |&value| layout.slot(value));
+            let reads = selected.reads.iter().map(|&value| layout.slot(value)).collect();
+            let io = Io::new(reads, layout.slot(selected.makes), second, scratch)?;
             let mut nodes = selected.before;
-            nodes.push(place);
-            let whole = layout.whole[node.outputs[0].index()];
-            plan.steps.push(Planned { step: selected.step, io, purpose: Purpose::Nodes(nodes), whole });
+            nodes.push(selected.node);
+            let (step, whole) = (selected.choice.into_step(), layout.whole[selected.makes.index()]);
+            plan.steps.push(Planned { step, io, purpose: Purpose::Nodes(nodes), whole });
         }
         for (value, output) in copies {
             let (from, bytes) = (layout.slot(value), bytes[value.index()]);
@@ -174,15 +160,15 @@ impl Plan {
     }
 
     pub(crate) fn check_arguments(&self, inputs: &[&[u8]], outputs: &[&mut [u8]]) -> Result<(), String> {
-        let inputs: Vec<_> = inputs.iter().map(|bytes| bytes.len()).collect();
-        let outputs: Vec<_> = outputs.iter().map(|bytes| bytes.len()).collect();
-        match inputs == self.bytes.0 && outputs == self.bytes.1 {
-            true => Ok(()),
-            false => Err(format!(
-                "the call passes {inputs:?} and {outputs:?} bytes where the plan takes {:?} and gives {:?}",
-                self.bytes.0, self.bytes.1
-            )),
+        let (read, written) = (inputs.iter().map(|bytes| bytes.len()), outputs.iter().map(|bytes| bytes.len()));
+        let (takes, gives) = (&self.bytes.0, &self.bytes.1);
+        if read.clone().eq(takes.iter().copied()) && written.clone().eq(gives.iter().copied()) {
+            return Ok(());
         }
+        let (read, written): (Vec<_>, Vec<_>) = (read.collect(), written.collect());
+        Err(format!(
+            "the call passes {read:?} and {written:?} bytes where the plan takes {takes:?} and gives {gives:?}"
+        ))
     }
 
     pub(crate) fn run(&self, context: &Context<'_>, memory: &mut Memory<'_>, mut done: impl FnMut(usize)) {
@@ -195,6 +181,12 @@ impl Plan {
     /// The threads that it is made for.
     pub(crate) fn width(&self) -> usize {
         self.width
+    }
+
+    /// For each step the earlier ones that have to be done before it can start: those that make what it reads, and those that
+    /// need the memory that it writes. Worked out anew by each call.
+    pub fn dependencies(&self) -> Vec<Vec<usize>> {
+        dependencies(self.steps.iter().map(|planned| &planned.io))
     }
 
     /// The steps, as people see them.
@@ -224,157 +216,6 @@ impl fmt::Display for Plan {
         for (index, StepView { what, node, .. }) in self.steps().enumerate() {
             writeln!(f, "{index:4}  {what}  <-  {node}")?;
         }
-        Ok(())
-    }
-}
-
-/// Bytes that a value takes in memory.
-fn stored(element: &Element, sizes: &[usize]) -> Option<usize> {
-    let count = element_count(sizes)?;
-    match element {
-        Element::Quantized(quantized) => match quantized.scheme {
-            Scheme::PerToken { dims } => {
-                let rows = element_count(sizes.get(..sizes.len().checked_sub(dims)?)?)?;
-                count.checked_add(rows.checked_mul(ROW_HEAD)?)
-            }
-            _ => element.bytes(count),
-        },
-        Element::Plain(_) => element.bytes(count),
-    }
-}
-
-/// Whether an operation only says something else about the same bytes.
-fn is_view(op: &Op) -> bool {
-    matches!(op, Op::Reshape { .. } | Op::Copy)
-}
-
-/// Where values lie.
-struct Layout {
-    /// From the first byte of a value to its last.
-    bytes: Vec<usize>,
-    /// For each value the one whose bytes are those of its class.
-    class: Vec<ValueId>,
-    /// Where in its class a value starts, and the value that it is a part of, if it is one.
-    within: Vec<usize>,
-    whole: Vec<Option<ValueId>>,
-    /// The values of a class besides the one that names it, if there are any.
-    others: HashMap<ValueId, Vec<ValueId>>,
-    /// By class.
-    places: Vec<Option<Block>>,
-    offsets: Vec<usize>,
-    /// By step.
-    scratch: Vec<Slot>,
-    arena: usize,
-}
-
-impl Layout {
-    fn new(graph: &Graph, bytes: &[usize]) -> Self {
-        let mut class: Vec<_> = (0..graph.values.len()).map(|index| ValueId(index as u32)).collect();
-        let mut others = HashMap::<_, Vec<_>>::new();
-        for node in graph.nodes.iter().filter(|node| is_view(&node.op) && node.then.is_empty()) {
-            let (view, of) = (node.outputs[0], class[node.inputs[0].index()]);
-            class[view.index()] = of;
-            others.entry(of).or_default().push(view);
-        }
-        let mut places = vec![None; class.len()];
-        for (index, value) in graph.values.iter().enumerate() {
-            if let Origin::Constant(_) = value.origin {
-                places[index] = Some(Block::Constant(class[index]));
-            }
-        }
-        for (index, id) in graph.inputs.iter().enumerate() {
-            places[id.index()] = Some(Block::Input(index));
-        }
-        let (within, whole, offsets) = (vec![0; class.len()], vec![None; class.len()], vec![0; class.len()]);
-        Self { bytes: bytes.to_vec(), class, within, whole, others, places, offsets, scratch: Vec::new(), arena: 0 }
-    }
-
-    /// Where in its class a value lies.
-    fn range(&self, value: ValueId) -> Range<usize> {
-        let start = self.within[value.index()];
-        start..start + self.bytes[value.index()]
-    }
-
-    /// Makes the values of a class a part of another value: `bytes` bytes, from this one on.
-    fn put_inside(&mut self, class: ValueId, whole: ValueId, start: usize, bytes: usize) {
-        let (start, whole) = (self.within[whole.index()] + start, self.class[whole.index()]);
-        let mut values = self.others.remove(&class).unwrap_or_default();
-        values.push(class);
-        for value in values.iter().map(|value| value.index()) {
-            (self.class[value], self.whole[value]) = (whole, Some(whole));
-            (self.within[value], self.bytes[value]) = (start, bytes);
-        }
-        self.others.entry(whole).or_default().extend(values);
-    }
-
-    /// Gives classes that are returned their place; answers what is left to copy to which output.
-    fn copies(&mut self, graph: &Graph) -> Vec<(ValueId, usize)> {
-        let mut copies = Vec::new();
-        for (index, &output) in graph.outputs.iter().enumerate() {
-            let place = &mut self.places[self.class[output.index()].index()];
-            match place {
-                None => *place = Some(Block::Output(index)),
-                Some(_) => copies.push((output, index)),
-            }
-        }
-        copies
-    }
-
-    fn slot(&self, value: ValueId) -> Slot {
-        let class = self.class[value.index()].index();
-        let block = self.places[class].unwrap_or(Block::Arena);
-        Slot { block, start: self.offsets[class] + self.within[value.index()], bytes: self.bytes[value.index()] }
-    }
-
-    /// Gives all other classes, and the steps' scratch, their ranges of the arena.
-    fn place(
-        &mut self,
-        graph: &Graph,
-        chosen: &[(usize, Selected)],
-        copies: &[(ValueId, usize)],
-        steps: usize,
-        limit: usize,
-    ) -> Result<(), String> {
-        // From the first step that touches a class to the last; the other way round if none does.
-        let mut spans = vec![(usize::MAX, 0); self.class.len()];
-        let mut touch = |value: ValueId, step: usize| {
-            let (first, last) = &mut spans[self.class[value.index()].index()];
-            (*first, *last) = ((*first).min(step), (*last).max(step));
-        };
-        for (step, (place, selected)) in chosen.iter().enumerate() {
-            graph.nodes[*place].outputs.iter().chain(&selected.reads).for_each(|&value| touch(value, step));
-        }
-        for (step, &(value, _)) in copies.iter().enumerate() {
-            touch(value, steps - copies.len() + step);
-        }
-        let wanted = (0..self.class.len()).filter(|&class| self.places[class].is_none());
-        let wanted = wanted.map(|class| (class, spans[class]));
-        let wanted: Vec<_> = wanted.filter(|(_, (first, last))| first <= last).collect();
-        let mut buffers: Vec<_> =
-            wanted.iter().map(|&(class, (first, last))| Buffer { bytes: self.bytes[class], first, last }).collect();
-        let scratch = chosen.iter().enumerate();
-        buffers.extend(scratch.map(|(step, (_, selected))| Buffer {
-            bytes: selected.scratch,
-            first: step,
-            last: step,
-        }));
-        let sum = buffers.iter().try_fold(0usize, |sum, buffer| sum.checked_add(buffer.bytes.checked_add(ALIGN)?));
-        if sum.is_none_or(|sum| sum > isize::MAX.unsigned_abs()) {
-            return Err("the values are too large for this machine".to_owned());
-        }
-        let (offsets, arena) = memory::place(&buffers, ALIGN);
-        if arena > limit {
-            return Err(format!("an arena of {arena} bytes is more than the limit of {limit}"));
-        }
-        for (&(class, _), &offset) in wanted.iter().zip(&offsets) {
-            self.offsets[class] = offset;
-        }
-        self.scratch = buffers[wanted.len()..]
-            .iter()
-            .zip(&offsets[wanted.len()..])
-            .map(|(buffer, &start)| Slot { block: Block::Arena, start, bytes: buffer.bytes })
-            .collect();
-        self.arena = arena;
         Ok(())
     }
 }

@@ -2,12 +2,13 @@
 
 mod attention;
 mod bias;
-mod bytes;
+mod choice;
 mod conditions;
 mod convert;
 mod convolution;
 mod elementwise;
 mod image;
+mod int8;
 mod layout;
 mod matmul;
 mod norm;
@@ -17,13 +18,14 @@ mod tail;
 
 pub(crate) use attention::Attention;
 pub(crate) use bias::Bias;
-pub(crate) use bytes::{GateBytes, MapBytes, Repeat, SumBytes, ToBytes};
+pub(crate) use choice::Choice;
 pub(crate) use conditions::{Any, Compare, Fill, Not, Select};
-pub(crate) use convert::{CombineKinds, Convert, Kind, ROW_HEAD, ReduceBytes, table, table_of_bytes};
+pub(crate) use convert::{CombineKinds, Convert, Kind, ROW_HEAD, ReduceInt8, table, table_of_int8};
 pub(crate) use convolution::{Convolution, DepthwiseConvolution, Filter, Gated, Parameters, Pixels, Winograd};
 use elementwise::combine;
 pub(crate) use elementwise::{Combine, Map, Reduce, Softmax};
 pub(crate) use image::{ArgMaxPool, Pool, PoolKind, ResizeBilinear, ResizeNearest};
+pub(crate) use int8::{GateInt8, MapInt8, Repeat, SumInt8, ToInt8};
 pub(crate) use layout::{Border, Concat, Pad, Rearrange};
 pub(crate) use matmul::MatMul;
 pub(crate) use norm::{Affine, GroupNorm, LayerNorm, RmsNorm};
@@ -45,7 +47,7 @@ pub(crate) struct Context<'a> {
     pub(crate) known: Known<'a>,
 }
 
-/// How many numbers a step multiplies.
+/// Multiplications of a step, of `float32` and of int8.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
     pub(crate) floats: u64,
@@ -72,14 +74,6 @@ pub(crate) struct Apart {
     pub(crate) stride: usize,
 }
 
-impl Apart {
-    /// The distance of pixels, in elements of so many bytes, if a row is a pixel of so many channels.
-    fn of_pixels(self, channels: usize, size: usize) -> Option<usize> {
-        let whole = self.stride.is_multiple_of(size) && channels.checked_mul(size) == Some(self.width);
-        whole.then(|| self.stride / size)
-    }
-}
-
 /// One step of a plan: all decisions are made, it only has to run.
 pub(crate) trait Step: Send + Sync {
     /// Computes the outputs.
@@ -97,62 +91,19 @@ pub(crate) trait Step: Send + Sync {
     fn work(&self) -> Work {
         Work::default()
     }
-
-    /// What it does to each byte of its first input, if a product that makes these could do it as well.
-    fn tail(&self) -> Option<Tail> {
-        None
-    }
-
-    /// Does this from now on, too, to each byte that it makes; whether it can.
-    fn take_tail(&mut self, _: Tail) -> bool {
-        false
-    }
-
-    /// Whether it can read its image as bytes without a sign.
-    fn takes_unsigned(&self, _: Isa) -> bool {
-        false
-    }
-
-    /// Reads its image so from now on.
-    fn read_unsigned(&mut self) {}
-
-    /// Makes bytes without a sign from now on; whether it can.
-    fn make_unsigned(&mut self) -> bool {
-        false
-    }
-
-    /// Writes the rows of its result apart from now on; whether it can.
-    fn write_apart(&mut self, _: Apart) -> bool {
-        false
-    }
-
-    /// Whether it can read this one of its reads with rows that lie apart.
-    fn reads_apart(&self, _read: usize, _: Apart) -> bool {
-        false
-    }
-
-    /// Reads it so from now on.
-    fn read_apart(&mut self, _read: usize, _: Apart) {}
-
-    /// The step as one that puts its reads side by side.
-    fn concat(&mut self) -> Option<&mut Concat> {
-        None
-    }
-
-    /// The step as one that can work on rows of an image.
-    fn rows(&self) -> Option<&dyn Rows> {
-        None
-    }
 }
 
-/// Bytes as elements. Buffers are aligned and as long as their type says, so this does not fail.
+/// What [`elements`] and [`elements_mut`] count on.
+const WHOLE: &str = "buffers are aligned and hold whole elements of their type";
+
+/// Bytes as elements.
 pub(crate) fn elements<T: view::Plain>(bytes: &[u8]) -> &[T] {
-    view::view(bytes).unwrap_or_default()
+    view::view(bytes).expect(WHOLE)
 }
 
 /// Bytes as elements to write.
 pub(crate) fn elements_mut<T: view::Plain>(bytes: &mut [u8]) -> &mut [T] {
-    view::view_mut(bytes).unwrap_or_default()
+    view::view_mut(bytes).expect(WHOLE)
 }
 
 /// Most steps that follow a node.

@@ -4,7 +4,7 @@
 //! share them. Packed for each they would take many times their memory, and no cache would hold them. Nodes are twins if they
 //! are the same operation on values of the same types, with the same constants: then their steps want them in the same order.
 
-use sconce_graph::{Graph, Op, Source, ValueId};
+use sconce_graph::{Graph, Source, ValueId};
 use std::collections::HashMap;
 
 /// Most unlike nodes with the same filter that are compared with another.
@@ -28,11 +28,7 @@ pub(crate) fn twins(graph: &Graph) -> Vec<usize> {
 /// The filter of a product, if it is constant.
 pub(crate) fn constant_filter(graph: &Graph, place: usize) -> Option<ValueId> {
     let node = &graph.nodes[place];
-    let product = matches!(
-        node.op,
-        Op::Conv2d { .. } | Op::ConvTranspose2d { .. } | Op::DepthwiseConv2d { .. } | Op::Linear { .. }
-    );
-    node.inputs.get(1).copied().filter(|&filter| product && graph.as_constant(filter).is_some())
+    node.inputs.get(1).copied().filter(|&filter| node.op.is_product() && graph.as_constant(filter).is_some())
 }
 
 /// Where the filter of a product is, if it is stored.

@@ -408,9 +408,9 @@ impl Weights {
     fn part<'a>(&'a self, known: &Known<'a>, part: usize) -> &'a [u8] {
         let block = match &self.place {
             Place::Own(own) => own.bytes(),
-            Place::Beside(entry) => known.constants.entry(*entry).unwrap_or_default(),
+            Place::Beside(entry) => known.constants.entry(*entry).expect("an entry that was found stays"),
         };
-        block.get(self.parts[part].clone()).unwrap_or_default()
+        &block[self.parts[part].clone()]
     }
 
     /// What was packed here.

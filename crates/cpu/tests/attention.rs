@@ -1,7 +1,9 @@
 //! Attention as one step is attention in many, and what its definition says.
-use sconce_cpu::{Model, Options, Session};
-use sconce_graph::{Constants, Source, parse};
+mod support;
+
+use sconce_cpu::{Model, Options};
 use sconce_parallel::{Parallel, Pool, Serial};
+use support::{NOTHING, floats, graph, to_bytes};
 
 const BATCH: usize = 2;
 const HEADS: usize = 3;
@@ -9,17 +11,9 @@ const FEATURES: usize = 20;
 const WIDTH: usize = 12;
 const SCALE: f32 = 0.25;
 
-struct Nothing;
-
-impl Constants for Nothing {
-    fn bytes<'a>(&'a self, _: &'a Source) -> Option<&'a [u8]> {
-        None
-    }
-}
-
 /// Numbers from -1 to 1 that differ from place to place.
 fn numbers(start: u32, count: usize) -> Vec<f32> {
-    (start..).take(count).map(|i| (i.wrapping_mul(2_654_435_761) >> 20) as f32 / 2048.0 - 1.0).collect()
+    support::numbers(start, count).into_iter().map(|number| 2.0 * number).collect()
 }
 
 /// An attention: which of queries, keys, values and results have positions first, and what is known of the rest.
@@ -148,24 +142,15 @@ impl Case {
 
 /// The last output, and what made it.
 fn run(text: &str, inputs: &[Vec<f32>], par: &dyn Parallel) -> (Vec<f32>, String) {
-    let graph = parse(text).unwrap();
-    let sizes: Vec<_> = graph.inputs.iter().map(|&input| graph.ty(input).sizes()).collect();
-    let sizes: Vec<&[usize]> = sizes.iter().map(|sizes| &**sizes).collect();
-    let model = Model::new(graph, Options::default(), &Nothing).unwrap();
-    let plan = model.plan(&sizes, par.width()).unwrap();
-    let bytes = |input: &Vec<f32>| input.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
-    let inputs: Vec<_> = inputs.iter().map(bytes).collect();
+    let inputs: Vec<_> = inputs.iter().map(|input| to_bytes(input)).collect();
     let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-    let mut results: Vec<Vec<u8>> = plan.argument_bytes().1.iter().map(|&bytes| vec![0; bytes]).collect();
-    let mut slices: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
-    model.run(&plan, &mut Session::default(), par, &Nothing, &inputs, &mut slices).unwrap();
-    let last = results.pop().unwrap();
-    let numbers = last.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
-    (numbers, plan.steps().map(|step| step.what).collect::<Vec<_>>().join("; "))
+    let (mut results, steps) = support::run(graph(text), Options::default(), &NOTHING, par, &inputs);
+    (floats(&results.pop().unwrap()), steps.join("; "))
 }
 
 fn check(case: &Case) {
-    let (inputs, pool) = (case.inputs(), Pool::new(2));
+    let (inputs, threads) = (case.inputs(), Pool::new(2));
+    let pool = threads.lease();
     let expected = case.expected(&inputs);
     for par in [&Serial as &dyn Parallel, &pool] {
         // A score that is returned keeps the operations apart.
@@ -220,7 +205,7 @@ fn sizes_may_be_smaller_than_planned() {
 %6: float32[1, n <= 64, 2, 8] = transpose %5 {order: [0, 2, 1, 3]}
 output %6
 ";
-    let model = Model::new(parse(text).unwrap(), Options::default(), &Nothing).unwrap();
+    let model = Model::new(graph(text), Options::default(), &NOTHING).unwrap();
     for n in [64, 7, 1] {
         let plan = model.plan(&[&[1, n, 2, 8]], 1).unwrap();
         assert_eq!(*plan.outputs()[0], [1, n, 2, 8]);

@@ -1,42 +1,11 @@
 //! Values that are written straight into a concat are what they are by themselves.
 //!
 //! Every graph runs twice: as it is, and with all parts returned as well, so that each has to be a value of its own.
-use sconce_cpu::{Model, Options, Session};
-use sconce_graph::{Constants, Source, parse};
+mod support;
+
+use sconce_cpu::Options;
 use sconce_parallel::{Parallel, Pool, Serial};
-
-/// Numbers, scales, sums and bytes, by the names of constants.
-struct Weights {
-    numbers: Vec<u8>,
-    scales: Vec<u8>,
-    bias: Vec<u8>,
-    bytes: Vec<u8>,
-}
-
-impl Weights {
-    fn new() -> Self {
-        let mixed = |i: u32| i.wrapping_mul(2_654_435_761) >> 20;
-        let scales = [0.01f32, 0.013, 0.007, 0.02].into_iter().cycle().take(200);
-        Self {
-            numbers: (0..200_000).flat_map(|i| (mixed(i) as f32 / 4096.0 - 0.5).to_le_bytes()).collect(),
-            scales: scales.flat_map(f32::to_le_bytes).collect(),
-            bias: (0..200).flat_map(|channel: i32| (channel * 37 - 1500).to_le_bytes()).collect(),
-            bytes: (0..100_000).map(|i| mixed(i) as u8).collect(),
-        }
-    }
-}
-
-impl Constants for Weights {
-    fn bytes<'a>(&'a self, source: &'a Source) -> Option<&'a [u8]> {
-        match source {
-            Source::Named(name) if &**name == "scales" => Some(&self.scales),
-            Source::Named(name) if &**name == "bias" => Some(&self.bias),
-            Source::Named(name) if &**name == "bytes" => Some(&self.bytes),
-            Source::Named(_) => Some(&self.numbers),
-            _ => None,
-        }
-    }
-}
+use support::{Weights, graph, sets};
 
 /// A graph, its parts and its results; how many concats are left with how many steps that write into another value.
 struct Case {
@@ -56,25 +25,18 @@ fn run(
     par: &dyn Parallel,
 ) -> (Vec<Vec<u8>>, Vec<String>) {
     let outputs = if parts { format!("{}, {}", case.parts, case.results) } else { case.results.to_owned() };
-    let graph =
-        parse(&format!("{}output {outputs}\n", case.text)).unwrap_or_else(|error| panic!("{}: {error}", case.what));
-    let shapes: Vec<_> = graph.inputs.iter().map(|&input| graph.ty(input).sizes()).collect();
-    let model = Model::new(graph, options, weights).unwrap();
-    let plan = model.plan(&shapes.iter().map(|sizes| &**sizes).collect::<Vec<_>>(), par.width()).unwrap();
-    let (inputs, outputs) = plan.argument_bytes();
-    let source = if case.text.contains("q8") { &weights.bytes } else { &weights.numbers };
-    let inputs: Vec<&[u8]> = inputs.iter().map(|&bytes| &source[source.len() - bytes..]).collect();
-    let mut found: Vec<Vec<u8>> = outputs.iter().map(|&bytes| vec![0; bytes]).collect();
-    let mut slices: Vec<&mut [u8]> = found.iter_mut().map(Vec::as_mut_slice).collect();
-    model.run(&plan, &mut Session::default(), par, weights, &inputs, &mut slices).unwrap();
+    let graph = graph(&format!("{}output {outputs}\n", case.text));
+    let source = &weights.named(if case.text.contains("q8") { "bytes" } else { "numbers" })[4096..];
+    let inputs = vec![source; graph.inputs.len()];
+    let (mut found, steps) = support::run(graph, options, weights, par, &inputs);
     let first = found.len() - case.results.split(',').count();
-    (found.split_off(first), plan.steps().map(|step| step.what).collect())
+    (found.split_off(first), steps)
 }
 
 fn check(case: &Case, options: Options) {
-    let (weights, pool) = (Weights::new(), Pool::new(2));
-    for set in ["scalar", "avx2", "avx512", "vnni", "neon", "dotprod", "i8mm"] {
-        let Some(options) = options.with_instructions(set) else { continue };
+    let (weights, threads) = (Weights::mixed(), Pool::new(2));
+    let pool = threads.lease();
+    for (set, options) in sets(options) {
         for par in [&Serial as &dyn Parallel, &pool] {
             let (expected, _) = run(case, true, &weights, options, par);
             let (found, steps) = run(case, false, &weights, options, par);

@@ -1,28 +1,12 @@
 //! Bools in plans: comparisons, their opposites, rows with any of them, and what they choose.
-use sconce_cpu::{Model, Options, Session};
-use sconce_graph::{Constants, Source, parse};
+mod support;
+
+use sconce_cpu::Options;
 use sconce_parallel::{Parallel, Pool, Serial};
+use support::{NOTHING, floats, graph, to_bytes};
 
-struct Nothing;
-
-impl Constants for Nothing {
-    fn bytes<'a>(&'a self, _: &'a Source) -> Option<&'a [u8]> {
-        None
-    }
-}
-
-fn run(text: &str, sizes: &[usize], input: &[f32], par: &dyn Parallel) -> Vec<Vec<u8>> {
-    let model = Model::new(parse(text).unwrap(), Options::default(), &Nothing).unwrap();
-    let plan = model.plan(&[sizes], par.width()).unwrap();
-    let input: Vec<u8> = input.iter().flat_map(|number| number.to_le_bytes()).collect();
-    let mut results: Vec<Vec<u8>> = plan.argument_bytes().1.iter().map(|&bytes| vec![7; bytes]).collect();
-    let mut slices: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
-    model.run(&plan, &mut Session::default(), par, &Nothing, &[&input], &mut slices).unwrap();
-    results
-}
-
-fn floats(bytes: &[u8]) -> Vec<f32> {
-    bytes.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect()
+fn run(text: &str, input: &[f32], par: &dyn Parallel) -> Vec<Vec<u8>> {
+    support::run(graph(text), Options::default(), &NOTHING, par, &[&to_bytes(input)]).0
 }
 
 #[test]
@@ -39,7 +23,7 @@ fn numbers_are_compared() {
         let text = format!(
             "%0: float32[5] = input\n%1: bool[5] = compare %0 {{how: {how}, value: 0}}\n%2: bool[5] = not %1\noutput %1, %2\n"
         );
-        let results = run(&text, &[5], &x, &Serial);
+        let results = run(&text, &x, &Serial);
         assert_eq!(results[0], expected, "{how}");
         assert_eq!(results[1], expected.map(|bool| 1 - bool), "{how}");
     }
@@ -60,8 +44,8 @@ output %6
     let negative = |row: usize| row.is_multiple_of(3);
     let number = |i: usize| if negative(i / 70) && i % 70 == 69 { -0.5 } else { (i % 13) as f32 };
     let x: Vec<f32> = (0..600 * 70).map(number).collect();
-    for par in [&Serial as &dyn Parallel, &Pool::new(2)] {
-        let found = floats(&run(text, &[600, 70], &x, par)[0]);
+    for par in [&Serial as &dyn Parallel, &Pool::new(2).lease()] {
+        let found = floats(&run(text, &x, par)[0]);
         for (i, (found, x)) in found.iter().zip(&x).enumerate() {
             let expected = if negative(i / 70) { 2.0 * x + 1.0 } else { 10.0 };
             assert_eq!(*found, expected, "{i}");
@@ -73,7 +57,7 @@ output %6
 fn only_rows_without_numbers_become_zeros() {
     let text = "%0: float32[3, 2] = input\n%1: float32[3, 2] = safe_softmax %0\noutput %1\n";
     let low = f32::NEG_INFINITY;
-    let found = floats(&run(text, &[3, 2], &[low, low, low, 1.0, f32::NAN, low], &Serial)[0]);
+    let found = floats(&run(text, &[low, low, low, 1.0, f32::NAN, low], &Serial)[0]);
     assert_eq!(found[..4], [0.0, 0.0, 0.0, 1.0]);
     assert!(found[4..].iter().all(|x| x.is_nan()));
 }

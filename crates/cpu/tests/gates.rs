@@ -1,28 +1,12 @@
 //! A gate before a pixelwise convolution multiplies its weights, where there are fewer of them than pixels.
-use sconce_cpu::{Model, Options, Session};
-use sconce_graph::{Constants, Source, parse};
+mod support;
+
+use sconce_cpu::Options;
 use sconce_parallel::{Parallel, Pool, Serial};
+use support::{Weights, floats, graph, numbers, to_bytes};
 
 const CHANNELS: usize = 24;
 const OUT: usize = 40;
-
-/// Numbers from -0.5 to 0.5 that differ from place to place.
-fn numbers(start: u32, count: usize) -> Vec<f32> {
-    (start..).take(count).map(|i| (i.wrapping_mul(2_654_435_761) >> 20) as f32 / 4096.0 - 0.5).collect()
-}
-
-fn bytes(numbers: &[f32]) -> Vec<u8> {
-    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
-}
-
-/// The numbers of the filter, of which the first are the bias, too.
-struct Weights(Vec<u8>);
-
-impl Constants for Weights {
-    fn bytes<'a>(&'a self, source: &'a Source) -> Option<&'a [u8]> {
-        matches!(source, Source::Named(_)).then_some(&self.0)
-    }
-}
 
 /// The gated convolution of an image of so many rows and columns, plus the image of the last input; `outputs` are returned.
 fn text([height, width]: [usize; 2], operands: &str, outputs: &str) -> String {
@@ -43,18 +27,10 @@ output {outputs}
 
 /// The last output, and how many steps made it.
 fn run(text: &str, inputs: &[Vec<f32>], weights: &Weights, par: &dyn Parallel) -> (Vec<f32>, usize) {
-    let graph = parse(text).unwrap();
-    let sizes: Vec<_> = graph.inputs.iter().map(|&input| graph.ty(input).sizes()).collect();
-    let sizes: Vec<&[usize]> = sizes.iter().map(|sizes| &sizes[..]).collect();
-    let model = Model::new(graph, Options::default(), weights).unwrap();
-    let plan = model.plan(&sizes, par.width()).unwrap();
-    let inputs: Vec<_> = inputs.iter().map(|input| bytes(input)).collect();
+    let inputs: Vec<_> = inputs.iter().map(|input| to_bytes(input)).collect();
     let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-    let mut results: Vec<Vec<u8>> = plan.argument_bytes().1.iter().map(|&bytes| vec![0; bytes]).collect();
-    let mut slices: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
-    model.run(&plan, &mut Session::default(), par, weights, &inputs, &mut slices).unwrap();
-    let last = results.pop().unwrap();
-    (last.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect(), plan.steps().len())
+    let (mut results, steps) = support::run(graph(text), Options::default(), weights, par, &inputs);
+    (floats(&results.pop().unwrap()), steps.len())
 }
 
 /// The sums, by arithmetic in wider numbers.
@@ -72,7 +48,8 @@ fn expected([image, gate, added]: &[Vec<f32>; 3], filter: &[f32]) -> Vec<f64> {
 #[test]
 fn gates_go_into_the_weights() {
     let filter = numbers(0, OUT * CHANNELS);
-    let weights = Weights(bytes(&filter));
+    // The numbers of the filter, of which the first are the bias, too.
+    let weights = Weights::all(to_bytes(&filter));
     // Fewer pixels than output channels, then more; the gate on either side; and a gated image that is returned itself.
     let cases = [
         ([5, 7], "%0, %1", "%7", 2),
@@ -84,7 +61,7 @@ fn gates_go_into_the_weights() {
         let pixels = size[0] * size[1];
         let inputs = [numbers(5000, pixels * CHANNELS), numbers(900, CHANNELS), numbers(70, pixels * OUT)];
         let expected = expected(&inputs, &filter);
-        for par in [&Serial as &dyn Parallel, &Pool::new(2)] {
+        for par in [&Serial as &dyn Parallel, &Pool::new(2).lease()] {
             let (found, taken) = run(&text(size, operands, outputs), &inputs, &weights, par);
             assert_eq!(taken, steps, "{size:?} {operands} {outputs}");
             for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {

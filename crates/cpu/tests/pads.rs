@@ -1,39 +1,29 @@
 //! A border that became padding gives what the border gave, also where it is wider than the filter.
 //!
 //! Every graph runs twice: as it is, and with the border returned as well, so that it has to be there.
-use sconce_cpu::{Model, Options, Session};
-use sconce_graph::{Constants, Source, parse};
+mod support;
+
+use sconce_cpu::Options;
 use sconce_parallel::{Parallel, Pool, Serial};
+use support::{Weights, graph, sets};
 
 /// Small whole numbers: their sums are exact in any order.
 fn numbers(count: usize) -> Vec<u8> {
     (0..count as u32).flat_map(|i| ((i.wrapping_mul(2_654_435_761) >> 29) as f32 - 3.0).to_le_bytes()).collect()
 }
 
-struct Weights(Vec<u8>);
-
-impl Constants for Weights {
-    fn bytes<'a>(&'a self, _: &'a Source) -> Option<&'a [u8]> {
-        Some(&self.0)
-    }
-}
-
 /// The last output and the number of steps.
 fn run(text: &str, outputs: &str, options: Options, par: &dyn Parallel) -> (Vec<u8>, usize) {
-    let weights = Weights(numbers(3 * 3 * 24 * 24));
-    let model = Model::new(parse(&format!("{text}output {outputs}\n")).unwrap(), options, &weights).unwrap();
-    let sizes = model.graph().ty(model.graph().inputs[0]).sizes();
-    let plan = model.plan(&[&sizes], par.width()).unwrap();
-    let input = numbers(sizes.iter().product());
-    let mut found: Vec<Vec<u8>> = plan.argument_bytes().1.iter().map(|&bytes| vec![0; bytes]).collect();
-    let mut slices: Vec<&mut [u8]> = found.iter_mut().map(Vec::as_mut_slice).collect();
-    model.run(&plan, &mut Session::default(), par, &weights, &[&input], &mut slices).unwrap();
-    (found.pop().unwrap(), plan.steps().len())
+    let (graph, weights) = (graph(&format!("{text}output {outputs}\n")), Weights::all(numbers(3 * 3 * 24 * 24)));
+    let input = numbers(graph.ty(graph.inputs[0]).sizes().iter().product());
+    let (mut results, steps) = support::run(graph, options, &weights, par, &[&input]);
+    (results.pop().unwrap(), steps.len())
 }
 
 #[test]
 fn borders_and_padding_are_the_same() {
-    let pool = Pool::new(2);
+    let threads = Pool::new(2);
+    let pool = threads.lease();
     for (top, left, bottom, right) in [(1, 1, 1, 1), (0, 2, 3, 0), (5, 4, 7, 6)] {
         for (height, width, channels, stride) in [(5, 6, 16, 1), (1, 1, 24, 1), (9, 20, 5, 2)] {
             let (padded_height, padded_width) = (height + top + bottom, width + left + right);
@@ -63,9 +53,7 @@ fn borders_and_padding_are_the_same() {
             );
             let largest = format!("{image}{}{result} = max_pool2d %1 {{kernel: [3, 3], {geometry}}}\n", pad("-inf"));
             for text in [dense, depthwise, largest] {
-                for set in ["scalar", "avx2", "avx512", "neon"] {
-                    let Some(options) = Options::default().with_instructions(set) else { continue };
-                    let options = Options { exact: true, ..options };
+                for (set, options) in sets(Options { exact: true, ..Options::default() }) {
                     for par in [&Serial as &dyn Parallel, &pool] {
                         let (found, steps) = run(&text, "%3", options, par);
                         let (expected, more) = run(&text, "%1, %3", options, par);

@@ -1,7 +1,9 @@
 //! The factor from sums to bytes is rounded as XNNPACK rounds it: input scale times filter scale, then divided by output scale.
-use sconce_cpu::{Model, Options, Session};
-use sconce_graph::{Constants, Source, parse};
+mod support;
+
+use sconce_cpu::Options;
 use sconce_parallel::Serial;
+use support::{Weights, graph};
 
 /// The scale of a channel's filter, its sum, and the byte that comes of it. With `filter * (input / output)` as the factor,
 /// each of the bytes would be off by one.
@@ -14,36 +16,16 @@ const CHANNELS: [(f32, i32, i8); 6] = [
     (0.0012235027, 15493, 33),
 ];
 
-/// Filters of zeros, and sums that are in the bias.
-struct Weights {
-    scales: Vec<u8>,
-    bias: Vec<u8>,
-}
-
-impl Constants for Weights {
-    fn bytes<'a>(&'a self, source: &'a Source) -> Option<&'a [u8]> {
-        match source {
-            Source::Named(name) if &**name == "scales" => Some(&self.scales),
-            Source::Named(name) if &**name == "bias" => Some(&self.bias),
-            Source::Named(_) => Some(&[0; CHANNELS.len()]),
-            _ => None,
-        }
-    }
-}
-
 fn run(text: &str) -> Vec<i8> {
-    let weights = Weights {
-        scales: CHANNELS.iter().flat_map(|channel| channel.0.to_le_bytes()).collect(),
-        bias: CHANNELS.iter().flat_map(|channel| channel.1.to_le_bytes()).collect(),
-    };
-    let graph = parse(text).unwrap();
-    let sizes = graph.ty(graph.inputs[0]).sizes();
-    let model = Model::new(graph, Options::default(), &weights).unwrap();
-    let plan = model.plan(&[&sizes], 1).unwrap();
-    let (inputs, outputs) = plan.argument_bytes();
-    let (input, mut output) = (vec![0; inputs[0]], vec![0; outputs[0]]);
-    model.run(&plan, &mut Session::default(), &Serial, &weights, &[&input], &mut [&mut output]).unwrap();
-    output.into_iter().map(u8::cast_signed).collect()
+    // Filters of zeros, and sums that are in the bias.
+    let weights = Weights(vec![
+        ("scales", CHANNELS.iter().flat_map(|channel| channel.0.to_le_bytes()).collect()),
+        ("bias", CHANNELS.iter().flat_map(|channel| channel.1.to_le_bytes()).collect()),
+        ("filter", vec![0; CHANNELS.len()]),
+    ]);
+    let input = [0; CHANNELS.len()];
+    let (mut results, _) = support::run(graph(text), Options::default(), &weights, &Serial, &[&input]);
+    results.swap_remove(0).into_iter().map(u8::cast_signed).collect()
 }
 
 #[test]

@@ -1,20 +1,14 @@
 //! Layers that share weights share what is packed of them, and compute what they would with weights of their own.
-use sconce_cpu::{Model, Options, Session};
-use sconce_graph::{Constants, Source, parse};
+mod support;
+
+use sconce_cpu::{Model, Options};
 use sconce_parallel::Serial;
-
-struct Weights(Vec<u8>);
-
-impl Constants for Weights {
-    fn bytes<'a>(&'a self, _: &'a Source) -> Option<&'a [u8]> {
-        Some(&self.0)
-    }
-}
+use support::{Weights, graph, run_sizes};
 
 /// The result of three layers in a row with weights of these names, and the bytes that were packed.
 fn run(names: [&str; 3]) -> (Vec<u8>, usize) {
     let numbers = (0..20 * 20).flat_map(|i: u32| ((i.wrapping_mul(2_654_435_761) >> 29) as f32 / 8.0).to_le_bytes());
-    let weights = Weights(numbers.collect());
+    let weights = Weights::all(numbers.collect());
     let mut text = "%0: float32[2, 20] = input\n".to_owned();
     for (layer, name) in names.into_iter().enumerate() {
         let (filter, result) = (2 * layer + 1, 2 * layer + 2);
@@ -24,11 +18,10 @@ fn run(names: [&str; 3]) -> (Vec<u8>, usize) {
             result - 2
         );
     }
-    let model = Model::new(parse(&(text + "output %6\n")).unwrap(), Options::default(), &weights).unwrap();
-    let plan = model.plan(&[&[2, 20]], 1).unwrap();
-    let (input, mut output) = (0.25f32.to_le_bytes().repeat(40), vec![0; 160]);
-    model.run(&plan, &mut Session::default(), &Serial, &weights, &[&input], &mut [&mut output]).unwrap();
-    (output, model.packed_bytes())
+    let model = Model::new(graph(&(text + "output %6\n")), Options::default(), &weights).unwrap();
+    let input = 0.25f32.to_le_bytes().repeat(40);
+    let (mut results, _) = run_sizes(&model, &weights, &Serial, &[&[2, 20]], &[&input]).unwrap();
+    (results.swap_remove(0), model.packed_bytes())
 }
 
 #[test]

@@ -1,43 +1,12 @@
 //! A graph runs with any sizes that its operations take, not only with those of its types: as the same graph does whose
 //! types have exactly the sizes of the run, and whose values are all returned, so that nothing is done together.
-use sconce_cpu::{Model, Options, Session};
+mod support;
+
+use sconce_cpu::{Model, Options};
 use sconce_format::ScalarType;
-use sconce_graph::{Constants, Dim, Element, Graph, Origin, Source, infer, parse};
+use sconce_graph::{Dim, Element, Graph, Origin, infer, parse};
 use sconce_parallel::{Parallel, Pool, Serial};
-
-/// Numbers, scales, sums and bytes, by the names of constants.
-struct Weights {
-    numbers: Vec<u8>,
-    scales: Vec<u8>,
-    bias: Vec<u8>,
-    bytes: Vec<u8>,
-}
-
-impl Weights {
-    fn new() -> Self {
-        let mixed = |i: u32| i.wrapping_mul(2_654_435_761) >> 20;
-        let scales = [0.01f32, 0.013, 0.007, 0.02].into_iter().cycle().take(200);
-        Self {
-            numbers: (0..600_000).flat_map(|i| (mixed(i) as f32 / 4096.0 - 0.5).to_le_bytes()).collect(),
-            scales: scales.flat_map(f32::to_le_bytes).collect(),
-            bias: (0..200).flat_map(|channel: i32| (channel * 37 - 1500).to_le_bytes()).collect(),
-            bytes: (0..100_000).map(|i| mixed(i) as u8).collect(),
-        }
-    }
-}
-
-impl Constants for Weights {
-    fn bytes<'a>(&'a self, source: &'a Source) -> Option<&'a [u8]> {
-        match source {
-            Source::Named(name) if &**name == "scales" => Some(&self.scales),
-            Source::Named(name) if &**name == "bias" => Some(&self.bias),
-            Source::Named(name) if &**name == "bytes" => Some(&self.bytes),
-            Source::Named(_) => Some(&self.numbers),
-            Source::Bytes(bytes) => Some(bytes),
-            _ => None,
-        }
-    }
-}
+use support::{Weights, floats, run_sizes};
 
 /// The sizes that letters stand for in the inputs of a graph; only those are written.
 type Sizes = [(char, usize)];
@@ -389,24 +358,16 @@ fn run(
     weights: &Weights,
     par: &dyn Parallel,
 ) -> Result<Vec<Vec<u8>>, String> {
-    let plan = model.plan(sizes, par.width()).map_err(|error| error.to_string())?;
-    let (inputs, outputs) = plan.argument_bytes();
-    let bytes = model.graph().inputs.iter().map(|&id| model.graph().ty(id).is(ScalarType::Float));
-    let sources = bytes.map(|float| if float { &weights.numbers } else { &weights.bytes });
-    let inputs: Vec<&[u8]> =
-        inputs.iter().zip(sources).enumerate().map(|(i, (&bytes, source))| &source[i * 4096..][..bytes]).collect();
-    let mut found: Vec<Vec<u8>> = outputs.iter().map(|&bytes| vec![0; bytes]).collect();
-    let mut slices: Vec<&mut [u8]> = found.iter_mut().map(Vec::as_mut_slice).collect();
-    model.run(&plan, &mut Session::default(), par, weights, &inputs, &mut slices).unwrap();
+    let floats = model.graph().inputs.iter().map(|&id| model.graph().ty(id).is(ScalarType::Float));
+    let sources = floats.map(|float| weights.named(if float { "numbers" } else { "bytes" }));
+    let inputs: Vec<&[u8]> = sources.enumerate().map(|(i, source)| &source[i * 4096..]).collect();
+    let (mut found, _) = run_sizes(model, weights, par, sizes, &inputs)?;
     found.truncate(count);
     Ok(found)
 }
 
 /// Whether results differ by rounding at most.
 fn near(element: &Element, found: &[u8], expected: &[u8]) -> bool {
-    let floats = |bytes: &[u8]| -> Vec<f32> {
-        bytes.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect()
-    };
     found.len() == expected.len()
         && match element {
             Element::Plain(ScalarType::Float) => {
@@ -462,7 +423,8 @@ fn thrown(dice: &mut Dice, text: &str, bounds: &Sizes) -> Graph {
 }
 
 fn check(what: &str, bounds: &Sizes, text: &str, rounds: usize) {
-    let (weights, pool, mut dice) = (Weights::new(), Pool::new(2), Dice(0x9e37_79b9_7f4a_7c15));
+    let (weights, threads, mut dice) = (Weights::mixed(), Pool::new(2), Dice(0x9e37_79b9_7f4a_7c15));
+    let pool = threads.lease();
     let bounded = graph(text, |_, _, letter| bounds.iter().find(|(known, _)| *known == letter).unwrap().1);
     let bounded = sized(bounded).unwrap();
     let model =

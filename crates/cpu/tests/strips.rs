@@ -1,23 +1,10 @@
 //! Convolutions in strips give the numbers that they give one after the other.
-use sconce_cpu::{Model, Options, Session};
-use sconce_graph::{Constants, Graph, Source, parse};
+mod support;
+
+use sconce_cpu::Options;
+use sconce_graph::Graph;
 use sconce_parallel::{Parallel, Pool, Serial};
-
-/// Constants by name: small numbers that differ from place to place.
-struct Weights(Vec<u8>);
-
-impl Weights {
-    fn new() -> Self {
-        let number = |i: u32| (i.wrapping_mul(2_654_435_761) >> 20) as f32 / 4096.0 - 0.5;
-        Self((0..200_000).flat_map(|i| number(i).to_le_bytes()).collect())
-    }
-}
-
-impl Constants for Weights {
-    fn bytes<'a>(&'a self, source: &'a Source) -> Option<&'a [u8]> {
-        matches!(source, Source::Named(_)).then_some(&self.0)
-    }
-}
+use support::{Weights, numbers, to_bytes};
 
 /// Expand, filter, project and add, with a height that no strip divides.
 const BLOCK: &str = "%0: float32[1, 61, 70, 8] = input
@@ -36,22 +23,15 @@ fn graph(stride: usize, outputs: &str) -> Graph {
     let (height, width) = (61usize.div_ceil(stride), 70usize.div_ceil(stride));
     let text = BLOCK.replace("STRIDE", &format!("{stride}, {stride}"));
     let text = text.replace("STEP", &format!("{height}, {width}, 48"));
-    parse(&format!("{}output {outputs}\n", text.replace("LAST", &format!("{height}, {width}, 40")))).unwrap()
+    support::graph(&format!("{}output {outputs}\n", text.replace("LAST", &format!("{height}, {width}, 40"))))
 }
 
 /// The last output, and how many steps made it.
 fn run(graph: Graph, par: &dyn Parallel) -> (Vec<u8>, usize) {
-    let (weights, sizes) = (Weights::new(), |i: usize| graph.ty(graph.inputs[i]).sizes());
-    let shapes = [sizes(0), sizes(1)];
-    let shapes = [&*shapes[0], &*shapes[1]];
-    let model = Model::new(graph.clone(), Options { exact: true, ..Options::default() }, &weights).unwrap();
-    let plan = model.plan(&shapes, par.width()).unwrap();
-    let (inputs, outputs) = plan.argument_bytes();
-    let inputs: Vec<&[u8]> = inputs.iter().map(|&bytes| &weights.0[weights.0.len() - bytes..]).collect();
-    let mut results: Vec<Vec<u8>> = outputs.iter().map(|&bytes| vec![0; bytes]).collect();
-    let mut slices: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
-    model.run(&plan, &mut Session::default(), par, &weights, &inputs, &mut slices).unwrap();
-    (results.pop().unwrap(), plan.steps().len())
+    let weights = Weights::all(to_bytes(&numbers(0, 300_000)));
+    let options = Options { exact: true, ..Options::default() };
+    let (mut results, steps) = support::run(graph, options, &weights, par, &[&weights.named("a")[400_000..]; 2]);
+    (results.pop().unwrap(), steps.len())
 }
 
 #[test]
@@ -65,7 +45,7 @@ fn strips_are_the_whole() {
         assert_eq!(together, steps, "stride {stride}");
         assert!(found == expected, "stride {stride}");
         for threads in [2, 3] {
-            let (found, _) = run(graph(stride, "%9"), &Pool::new(threads));
+            let (found, _) = run(graph(stride, "%9"), &Pool::new(threads).lease());
             assert!(found == expected, "stride {stride}, {threads} threads");
         }
     }

@@ -1,16 +1,10 @@
 //! Sums, means and functions of bytes are those of XNNPACK, bit for bit: sums in whole numbers with factors of 21 bits and
 //! halves rounded up, the others in numbers to which the zero is added before they are rounded to even.
-use sconce_cpu::{Model, Options, Rounding, Session};
-use sconce_graph::{Constants, Source, parse};
+mod support;
+
+use sconce_cpu::{Options, Rounding};
 use sconce_parallel::{Parallel, Pool, Serial};
-
-struct Nothing;
-
-impl Constants for Nothing {
-    fn bytes<'a>(&'a self, _: &'a Source) -> Option<&'a [u8]> {
-        None
-    }
-}
+use support::{NOTHING, bytes, graph};
 
 const SCALES: [f32; 3] = [0.030442936, 0.0012981, 0.030357271];
 const ZEROS: [i32; 3] = [-1, 4, 0];
@@ -27,11 +21,6 @@ fn expected(a: i8, b: i8, sign: f64) -> i8 {
 
 fn list(sizes: &[usize]) -> String {
     sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// Bytes that differ from place to place.
-fn bytes(start: u32, count: usize) -> Vec<u8> {
-    (start..).take(count).map(|i| (i.wrapping_mul(2_654_435_761) >> 21) as u8).collect()
 }
 
 #[test]
@@ -57,12 +46,10 @@ fn sums_of_bytes_are_those_of_whole_numbers() {
                 large = list(large),
             );
             let inputs = [bytes(7, large.iter().product()), bytes(1000, small.iter().product())];
-            for par in [&Serial as &dyn Parallel, &Pool::new(2)] {
-                let model = Model::new(parse(&text).unwrap(), Options::default(), &Nothing).unwrap();
-                let plan = model.plan(&[large, small], par.width()).unwrap();
-                let mut output = vec![0; inputs[0].len()];
-                let given: [&[u8]; 2] = [&inputs[0], &inputs[1]];
-                model.run(&plan, &mut Session::default(), par, &Nothing, &given, &mut [&mut output]).unwrap();
+            for par in [&Serial as &dyn Parallel, &Pool::new(2).lease()] {
+                let (mut results, _) =
+                    support::run(graph(&text), Options::default(), &NOTHING, par, &[&inputs[0], &inputs[1]]);
+                let output = results.swap_remove(0);
                 for (i, found) in output.into_iter().enumerate() {
                     let (a, b) = (inputs[0][i].cast_signed(), inputs[1][place(i)].cast_signed());
                     assert_eq!(found.cast_signed(), expected(a, b, sign), "{name} {small:?} at {i}: {a} and {b}");
@@ -73,13 +60,10 @@ fn sums_of_bytes_are_those_of_whole_numbers() {
 }
 
 /// What a graph of one input makes of bytes.
-fn run(text: &str, sizes: &[usize], input: &[u8], count: usize, rounding: Rounding) -> Vec<i8> {
+fn run(text: &str, input: &[u8], rounding: Rounding) -> Vec<i8> {
     let options = Options { rounding, ..Options::default() };
-    let model = Model::new(parse(text).unwrap(), options, &Nothing).unwrap();
-    let plan = model.plan(&[sizes], 1).unwrap();
-    let mut output = vec![0; count];
-    model.run(&plan, &mut Session::default(), &Serial, &Nothing, &[input], &mut [&mut output]).unwrap();
-    output.into_iter().map(u8::cast_signed).collect()
+    let (mut results, _) = support::run(graph(text), options, &NOTHING, &Serial, &[input]);
+    results.swap_remove(0).into_iter().map(u8::cast_signed).collect()
 }
 
 /// Halves: 26.5, -2.5 and -11.5 with a zero of 3 are 29.5, 0.5 and -8.5.
@@ -87,12 +71,12 @@ fn run(text: &str, sizes: &[usize], input: &[u8], count: usize, rounding: Roundi
 fn the_zero_decides_where_halves_go() {
     let mean = "%0: q8{scale: 0.5, zero: 3}[1, 2, 3] = input\n%1: q8{scale: 0.5, zero: 3}[1, 1, 3] = reduce %0 {of: mean, axes: [1], keep: true}\noutput %1\n";
     let bytes = [29, 0, -8, 30, 1, -9].map(|byte: i8| byte.cast_unsigned());
-    let found = |rounding| run(mean, &[1, 2, 3], &bytes, 3, rounding);
+    let found = |rounding| run(mean, &bytes, rounding);
     assert_eq!(found(Rounding::Xnnpack), [30, 0, -8]);
     assert_eq!(found(Rounding::PyTorch), [29, 1, -9]);
     let limited = "%0: q8{scale: 0.5, zero: 0}[1, 3] = input\n%1: q8{scale: 1, zero: 3}[1, 3] = clamp %0 {low: -9, high: inf}\noutput %1\n";
     let bytes = [53, -5, -23].map(|byte: i8| byte.cast_unsigned());
-    let found = |rounding| run(limited, &[1, 3], &bytes, 3, rounding);
+    let found = |rounding| run(limited, &bytes, rounding);
     assert_eq!(found(Rounding::Xnnpack), [30, 0, -6]);
     assert_eq!(found(Rounding::PyTorch), [29, 1, -6]);
 }

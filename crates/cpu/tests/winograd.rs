@@ -1,7 +1,9 @@
 //! Winograd's method on images whose size is known when they come, of numbers and of bytes.
-use sconce_cpu::{Model, Options, Session};
-use sconce_graph::{Constants, Source, parse};
+mod support;
+
+use sconce_cpu::{Model, Options};
 use sconce_parallel::{Parallel, Pool, Serial};
+use support::{Weights, bytes, floats, graph, numbers, run_sizes, to_bytes};
 
 const CHANNELS: usize = 32;
 
@@ -11,24 +13,6 @@ const LAYER: &str = "%0: float32[1, h <= 40, w <= 40, 32] = input
 %3: float32[1, h <= 40, w <= 40, 32] = conv2d %0, %1, %2 {stride: [1, 1], padding: [1, 1, 1, 1], dilation: [1, 1], groups: 1} then clamp {low: -2, high: inf}
 output %3
 ";
-
-/// Numbers from -0.5 to 0.5 that differ from place to place.
-fn numbers(count: usize) -> Vec<f32> {
-    (0..count as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 20) as f32 / 4096.0 - 0.5).collect()
-}
-
-fn bytes(numbers: &[f32]) -> Vec<u8> {
-    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
-}
-
-/// The first of the numbers, for both constants.
-struct Weights(Vec<u8>);
-
-impl Constants for Weights {
-    fn bytes<'a>(&'a self, source: &'a Source) -> Option<&'a [u8]> {
-        matches!(source, Source::Named(_)).then_some(&self.0)
-    }
-}
 
 /// The layer, one sum of products at a time.
 fn naive([height, width]: [usize; 2], input: &[f32], weights: &[f32]) -> Vec<f32> {
@@ -53,21 +37,21 @@ fn naive([height, width]: [usize; 2], input: &[f32], weights: &[f32]) -> Vec<f32
 /// One model, so that weights packed for the first size serve all of them.
 #[test]
 fn every_size_gives_the_sums_of_products() {
-    let numbers = numbers(40 * 40 * CHANNELS);
-    let weights = Weights(bytes(&numbers));
-    let model = Model::new(parse(LAYER).unwrap(), Options::default(), &weights).unwrap();
-    let (pool, mut session) = (Pool::new(2), Session::default());
+    let numbers = numbers(0, 40 * 40 * CHANNELS);
+    // The first of the numbers, for both constants.
+    let weights = Weights::all(to_bytes(&numbers));
+    let model = Model::new(graph(LAYER), Options::default(), &weights).unwrap();
+    let threads = Pool::new(2);
+    let pool = threads.lease();
     for size in [[9, 14], [40, 40], [1, 1], [3, 40], [40, 2], [6, 6], [9, 14]] {
         let [height, width] = size;
         let input = &numbers[numbers.len() - height * width * CHANNELS..];
         let expected = naive(size, input, &numbers);
         for par in [&Serial as &dyn Parallel, &pool] {
-            let plan = model.plan(&[&[1, height, width, CHANNELS]], par.width()).unwrap();
-            assert!(plan.steps().all(|step| step.what.starts_with("Winograd")), "{plan}");
-            let mut output = vec![0; 4 * expected.len()];
-            model.run(&plan, &mut session, par, &weights, &[&bytes(input)], &mut [&mut output]).unwrap();
-            for (found, expected) in output.chunks_exact(4).zip(&expected) {
-                let found = f32::from_le_bytes(found.try_into().unwrap());
+            let (sizes, input) = ([1, height, width, CHANNELS], to_bytes(input));
+            let (results, steps) = run_sizes(&model, &weights, par, &[&sizes], &[&input]).unwrap();
+            assert!(steps.iter().all(|step| step.starts_with("Winograd")), "{steps:?}");
+            for (found, expected) in floats(&results[0]).into_iter().zip(&expected) {
                 assert!((found - expected).abs() <= 1e-4, "{found} instead of {expected} at size {size:?}");
             }
         }
@@ -107,25 +91,25 @@ fn naive_bytes([height, width]: [usize; 2], input: &[u8], weights: &[u8]) -> Vec
 #[test]
 fn every_size_of_bytes_gives_the_sums_of_products() {
     // Small enough for the biases, which are four of them together.
-    let all: Vec<u8> = (0..40 * 40 * CHANNELS as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 20) as u8).collect();
-    let weights =
-        Weights(all.iter().enumerate().map(|(i, byte)| if i < 128 && i % 4 > 1 { 0 } else { *byte }).collect());
-    let model = Model::new(parse(BYTES).unwrap(), Options::default(), &weights).unwrap();
+    let all = bytes(0, 40 * 40 * CHANNELS);
+    let small = all.iter().enumerate().map(|(i, byte)| if i < 128 && i % 4 > 1 { 0 } else { *byte });
+    let weights = Weights::all(small.collect());
+    let model = Model::new(graph(BYTES), Options::default(), &weights).unwrap();
     let exact = Options { exact: true, ..Options::default() };
-    let direct = Model::new(parse(BYTES).unwrap(), exact, &weights).unwrap();
-    let (pool, mut session) = (Pool::new(2), Session::default());
+    let direct = Model::new(graph(BYTES), exact, &weights).unwrap();
+    let threads = Pool::new(2);
+    let pool = threads.lease();
     for size in [[9, 14], [40, 40], [1, 1], [3, 40], [40, 2], [6, 6], [9, 14]] {
         let [height, width] = size;
         let input = &all[all.len() - height * width * CHANNELS..];
-        let expected = naive_bytes(size, input, &weights.0);
+        let expected = naive_bytes(size, input, weights.named("filter"));
         for par in [&Serial as &dyn Parallel, &pool] {
             for (model, how) in [(&model, "bytes: Winograd"), (&direct, "bytes: packed")] {
-                let plan = model.plan(&[&[1, height, width, CHANNELS]], par.width()).unwrap();
-                let mut output = vec![0; expected.len()];
-                model.run(&plan, &mut session, par, &weights, &[input], &mut [&mut output]).unwrap();
-                assert_eq!(output, expected, "{size:?}, {how}");
+                let sizes = [1, height, width, CHANNELS];
+                let (results, steps) = run_sizes(model, &weights, par, &[&sizes], &[input]).unwrap();
+                assert_eq!(results[0], expected, "{size:?}, {how}");
                 let how = if cfg!(target_arch = "x86_64") { how } else { "bytes" };
-                assert!(plan.steps().all(|step| step.what.starts_with(how)), "{plan}");
+                assert!(steps.iter().all(|step| step.starts_with(how)), "{steps:?}");
             }
         }
     }

@@ -68,7 +68,7 @@ type Row = (&'static str, fn(&Given<'_>) -> Outcome<Box<dyn Lent>>);
 /// The backends that other runtimes can have.
 const LENT: &[Row] = &[
     #[cfg(feature = "ggml")]
-    ("GgmlBackend", ggml::make),
+    (sconce::format::ggml::BACKEND, ggml::make),
 ];
 
 fn row(name: &str) -> Outcome<Row> {

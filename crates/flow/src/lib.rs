@@ -25,7 +25,7 @@ use accesses::{Accesses, Target};
 use builder::Builder;
 use decode::Site;
 use sconce_core::Method;
-use sconce_graph::{Graph, Op, Source};
+use sconce_graph::{Graph, Source};
 use std::ops::Range;
 
 /// Instructions that run as one.
@@ -190,10 +190,7 @@ fn about(flow: &Accesses<'_>, target: Target, args: &[u32], step: usize) -> Opti
 
 /// Whether the engine can do better than the operators one by one.
 fn is_worth(graph: &Graph, calls: usize) -> bool {
-    let heavy = |op: &Op| {
-        matches!(op, Op::Conv2d { .. } | Op::ConvTranspose2d { .. } | Op::DepthwiseConv2d { .. } | Op::Linear { .. })
-    };
-    calls > 1 || graph.nodes.iter().any(|node| heavy(&node.op))
+    calls > 1 || graph.nodes.iter().any(|node| node.op.is_product())
 }
 
 /// The region of a run of calls, or what engines say of its graph.

@@ -1,46 +1,101 @@
-//! Writing FlatBuffers: a table is a list of slots, a file is tables, a header spliced in, and segments.
+//! Writing FlatBuffers: a table is its fields, a file is tables, a header spliced in, and segments.
 //!
-//! Thin over the `flatbuffers` crate, which lays out and deduplicates; what is added here is slots by position (the
-//! index in the list is the field id), alignment of byte vectors beyond eight, and the parts of a file around the
-//! FlatBuffer. Equal calls give equal bytes.
+//! Thin over the `flatbuffers` crate, which lays out and deduplicates; what is added here are tables by the names of their
+//! fields ([`Fields`], from the rows that also read them), alignment of byte vectors beyond eight, and the parts of a file
+//! around the FlatBuffer. Equal calls give equal bytes.
 
+use core::marker::PhantomData;
 use flatbuffers::{FlatBufferBuilder, Push, UnionWIPOffset, WIPOffset};
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
-/// The content of one field. Zero numbers are not stored: zero is what readers take for an absent field.
+/// The content of one field.
 #[derive(Clone, Copy)]
 pub(crate) enum Slot {
     Absent,
     Bool(bool),
     U8(u8),
     I8(i8),
+    U16(u16),
     I16(i16),
-    I32(i32),
-    /// Stored even if 0, for a field that has another default.
-    Always(i32),
     U32(u32),
-    I64(i64),
+    I32(i32),
     U64(u64),
+    I64(i64),
     F32(f32),
     F64(f64),
     /// A string, vector or table written before.
     Ref(WIPOffset<UnionWIPOffset>),
 }
 
+macro_rules! slots {
+    ($($t:ident $variant:ident)*) => {$(
+        impl From<$t> for Slot {
+            fn from(value: $t) -> Slot {
+                Slot::$variant(value)
+            }
+        }
+    )*};
+}
+slots!(bool Bool u8 U8 i8 I8 u16 U16 i16 I16 u32 U32 i32 I32 u64 U64 i64 I64 f32 F32 f64 F64);
+
 impl Slot {
     /// Bytes in the table, 0 for what is not stored.
     fn size(self) -> usize {
         match self {
-            Slot::Absent | Slot::Bool(false) | Slot::U8(0) | Slot::I8(0) | Slot::I16(0) => 0,
-            Slot::I32(0) | Slot::U32(0) | Slot::I64(0) | Slot::U64(0) => 0,
-            Slot::F32(value) if value.to_bits() == 0 => 0,
-            Slot::F64(value) if value.to_bits() == 0 => 0,
+            Slot::Absent => 0,
             Slot::Bool(_) | Slot::U8(_) | Slot::I8(_) => 1,
-            Slot::I16(_) => 2,
-            Slot::I32(_) | Slot::Always(_) | Slot::U32(_) | Slot::F32(_) | Slot::Ref(_) => 4,
-            Slot::I64(_) | Slot::U64(_) | Slot::F64(_) => 8,
+            Slot::U16(_) | Slot::I16(_) => 2,
+            Slot::U32(_) | Slot::I32(_) | Slot::F32(_) | Slot::Ref(_) => 4,
+            Slot::U64(_) | Slot::I64(_) | Slot::F64(_) => 8,
         }
+    }
+
+    /// Whether it is a number all of whose bits are zero.
+    fn is_zero(self) -> bool {
+        match self {
+            Slot::Absent | Slot::Ref(_) => false,
+            Slot::Bool(value) => !value,
+            Slot::U8(value) => value == 0,
+            Slot::I8(value) => value == 0,
+            Slot::U16(value) => value == 0,
+            Slot::I16(value) => value == 0,
+            Slot::U32(value) => value == 0,
+            Slot::I32(value) => value == 0,
+            Slot::U64(value) => value == 0,
+            Slot::I64(value) => value == 0,
+            Slot::F32(value) => value.to_bits() == 0,
+            Slot::F64(value) => value.to_bits() == 0,
+        }
+    }
+}
+
+/// A table of the kind `T` before it is written; its rows give it functions that set a field each.
+pub(crate) struct Fields<T> {
+    slots: Vec<(u16, Slot)>,
+    kind: PhantomData<T>,
+}
+
+impl<T> Fields<T> {
+    pub(crate) fn new() -> Fields<T> {
+        Fields { slots: Vec::new(), kind: PhantomData }
+    }
+
+    /// Sets a field.
+    pub(crate) fn field(mut self, id: u16, slot: Slot) -> Fields<T> {
+        self.slots.push((id, slot));
+        self
+    }
+
+    /// Sets a field for which zero is the same as nothing.
+    pub(crate) fn unless_zero(self, id: u16, slot: Slot) -> Fields<T> {
+        if slot.is_zero() { self } else { self.field(id, slot) }
+    }
+
+    /// Writes the table.
+    pub(crate) fn write(mut self, b: &mut Builder) -> Slot {
+        self.slots.sort_by_key(|(id, _)| *id);
+        b.fields(&self.slots)
     }
 }
 
@@ -95,21 +150,29 @@ impl Builder {
         self.vector(&slots)
     }
 
-    /// A table; the position of a slot is its field id.
+    /// A table of any kind, as tests write it: the position of a slot is its field id.
+    #[cfg(test)]
     pub(crate) fn table(&mut self, slots: &[Slot]) -> Slot {
+        self.fields(&(0..).zip(slots.iter().copied()).collect::<Vec<_>>())
+    }
+
+    /// A table, the largest fields first.
+    fn fields(&mut self, fields: &[(u16, Slot)]) -> Slot {
         let start = self.inner.start_table();
         for size in [8, 4, 2, 1] {
-            for (slot, entry) in slots.iter().zip((4..).step_by(2)).filter(|(slot, _)| slot.size() == size) {
-                match *slot {
+            for &(id, slot) in fields.iter().filter(|(_, slot)| slot.size() == size) {
+                let entry = 4 + 2 * id;
+                match slot {
                     Slot::Absent => {}
                     Slot::Bool(value) => self.inner.push_slot_always(entry, value),
                     Slot::U8(value) => self.inner.push_slot_always(entry, value),
                     Slot::I8(value) => self.inner.push_slot_always(entry, value),
+                    Slot::U16(value) => self.inner.push_slot_always(entry, value),
                     Slot::I16(value) => self.inner.push_slot_always(entry, value),
-                    Slot::I32(value) | Slot::Always(value) => self.inner.push_slot_always(entry, value),
                     Slot::U32(value) => self.inner.push_slot_always(entry, value),
-                    Slot::I64(value) => self.inner.push_slot_always(entry, value),
+                    Slot::I32(value) => self.inner.push_slot_always(entry, value),
                     Slot::U64(value) => self.inner.push_slot_always(entry, value),
+                    Slot::I64(value) => self.inner.push_slot_always(entry, value),
                     Slot::F32(value) => self.inner.push_slot_always(entry, value),
                     Slot::F64(value) => self.inner.push_slot_always(entry, value),
                     Slot::Ref(value) => self.inner.push_slot_always(entry, value),
@@ -200,9 +263,9 @@ impl<'a> Segments<'a> {
         index
     }
 
-    /// The segments as tables of offset and size.
-    pub(crate) fn tables(&self, builder: &mut Builder) -> Slot {
-        builder.tables(&self.ranges, |b, &(offset, size)| b.table(&[Slot::U64(offset), Slot::U64(size)]))
+    /// The segments as tables, which `table` begins of an offset and a size.
+    pub(crate) fn tables<T>(&self, b: &mut Builder, table: impl Fn(u64, u64) -> Fields<T>) -> Slot {
+        b.tables(&self.ranges, |b, &(offset, size)| table(offset, size).write(b))
     }
 }
 

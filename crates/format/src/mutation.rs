@@ -14,7 +14,7 @@ impl Random {
     }
 }
 
-/// Calls `use_it` with so many broken variants of a file: flipped bits, spliced numbers, cut ends, copied parts.
+/// Calls `use_it` with a number of broken variants of a file: flipped bits, spliced numbers, cut ends, copied parts.
 pub(crate) fn mutations(file: &[u8], count: usize, mut use_it: impl FnMut(&[u8])) {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let numbers = [0, 1, 2, 4, 8, 0x7f, 0xff, 0xffff, 0x7fff_ffff, 0x8000_0000, 0xffff_fffc, u32::MAX];

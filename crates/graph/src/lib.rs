@@ -38,6 +38,6 @@ mod verify;
 pub use graph::{Constant, ConstantId, Constants, Graph, Node, Origin, Source, Then, Value, ValueId};
 pub use infer::{Shape, Shapes, infer, result_shapes};
 pub use op::{Combine, Comparison, Function, Layout, Op, Reduction};
-pub use text::{ParseError, parse};
+pub use text::{ParseError, Parser, parse};
 pub use types::{Dim, Element, Quantized, Scheme, Storage, Symbol, Type};
 pub use verify::{Invalid, verify};

@@ -426,3 +426,14 @@ rows! {
         axis: usize,
     };
 }
+
+impl Op {
+    /// Whether it is a product with weights: a convolution or a linear layer. Inputs from the second on are filter, bias and
+    /// factors.
+    pub fn is_product(&self) -> bool {
+        matches!(
+            self,
+            Self::Conv2d { .. } | Self::ConvTranspose2d { .. } | Self::DepthwiseConv2d { .. } | Self::Linear { .. }
+        )
+    }
+}

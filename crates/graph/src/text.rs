@@ -14,8 +14,7 @@
 mod parse;
 mod print;
 
-pub(crate) use parse::Parser;
-pub use parse::{ParseError, parse};
+pub use parse::{ParseError, Parser, parse};
 pub(crate) use print::Attribute;
 
 #[cfg(test)]

@@ -129,7 +129,8 @@ fn bytes(isa: Isa, pool: &dyn Parallel, g: &Depthwise) -> [f64; 3] {
 
 fn main() {
     let isa = Isa::detect();
-    let pool = sconce_parallel::Pool::new(2);
+    let threads = sconce_parallel::Pool::new(2);
+    let pool = threads.lease();
     println!("{isa:?}, GFLOP/s");
     for (channels, size, kernel, stride) in LAYERS {
         let g = Depthwise {

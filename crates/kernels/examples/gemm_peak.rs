@@ -89,7 +89,8 @@ const LAYERS: [Layer; 9] = [
 ];
 
 fn main() {
-    let pool = sconce_parallel::Pool::new(2);
+    let threads = sconce_parallel::Pool::new(2);
+    let pool = threads.lease();
     for isa in Isa::available() {
         let roof = peak(isa);
         println!("\n{isa:?}: peak {roof:.0} GFLOP/s");

@@ -49,7 +49,8 @@ const LAYERS: [((usize, usize), usize, usize, usize); 12] = [
 ];
 
 fn main() {
-    let pool = sconce_parallel::Pool::new(2);
+    let threads = sconce_parallel::Pool::new(2);
+    let pool = threads.lease();
     for isa in Isa::available() {
         println!("\n{isa:?}");
         for (channels, size, kernel, stride) in LAYERS {

@@ -86,7 +86,8 @@ fn bytes(isa: Isa, par: &dyn Parallel, conv: &Conv2d) -> [f64; 2] {
 
 fn main() {
     let isa = Isa::detect();
-    let pool = sconce_parallel::Pool::new(2);
+    let threads = sconce_parallel::Pool::new(2);
+    let pool = threads.lease();
     println!(
         "{isa:?}: microseconds of the direct form; F(2x2), F(4x4) and how many times faster; two threads likewise"
     );

@@ -310,7 +310,8 @@ mod tests {
 
     #[test]
     fn pieces_are_whole_units_and_as_many_for_each_thread() {
-        let pool = sconce_parallel::Pool::new(2);
+        let threads = sconce_parallel::Pool::new(2);
+        let pool = threads.lease();
         assert_eq!(piece(&pool, 47_040, 480, 16 * 1024), 12_000);
         assert_eq!(piece(&pool, 47_040, 1, 16 * 1024), 11_760);
         assert_eq!(piece(&pool, 8_000, 1, 16 * 1024), 8_000);
@@ -329,7 +330,8 @@ mod tests {
     #[cfg(feature = "std")]
     #[test]
     fn blocks_cover_the_matrix_once_and_leave_the_gaps() {
-        let pool = sconce_parallel::Pool::new(3);
+        let threads = sconce_parallel::Pool::new(3);
+        let pool = threads.lease();
         let (rows, columns, stride) = (7, 5, 6);
         let mut data = vec![0; rows * stride];
         for cuts in
@@ -387,7 +389,8 @@ mod tests {
     #[cfg(feature = "std")]
     #[test]
     fn slots_are_never_shared() {
-        let pool = sconce_parallel::Pool::new(4);
+        let threads = sconce_parallel::Pool::new(4);
+        let pool = threads.lease();
         let mut scratch = vec![0usize; 2 * 8];
         // Fewer slots than threads: tasks wait.
         let slots = Slots::new(&mut scratch, 8, 2);

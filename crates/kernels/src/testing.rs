@@ -28,10 +28,25 @@ impl Random {
     }
 }
 
+/// Threads that nobody else has.
+#[cfg(feature = "std")]
+struct Own(sconce_parallel::Pool);
+
+#[cfg(feature = "std")]
+impl Parallel for Own {
+    fn width(&self) -> usize {
+        self.0.width()
+    }
+
+    fn run(&self, tasks: usize, body: &(dyn Fn(usize) + Sync)) {
+        self.0.lease().run(tasks, body);
+    }
+}
+
 /// A few threads, where there are threads.
 #[cfg(feature = "std")]
 pub(crate) fn pool() -> impl Parallel {
-    sconce_parallel::Pool::new(3)
+    Own(sconce_parallel::Pool::new(3))
 }
 
 /// A few threads, where there are threads.

@@ -35,7 +35,7 @@ use crate::packed::Conv2d;
 use crate::packed::tile::{Family, LINE, MOST_ROWS, Tile};
 use crate::split::{self, Block, Slots, Tiling};
 use core::ops::Range;
-pub use cost::{best, pays};
+pub use cost::{time, time_int8};
 use sconce_parallel::{Parallel, Serial};
 use shape::{ALIGN, Shape, product, share};
 use transform::{Finished, Patch, Transforms};

@@ -14,7 +14,7 @@ mod pool;
 #[cfg(feature = "std")]
 pub use aside::aside;
 #[cfg(feature = "std")]
-pub use pool::{Pool, most_threads, physical_cores};
+pub use pool::{Lease, Pool, Whole, most_threads, physical_cores};
 
 /// A way to run independent tasks, on one thread or on several.
 pub trait Parallel: Sync {

@@ -27,8 +27,9 @@
 //! A thread that parks says so first and looks at its word once more; one that changed that word looks then who is parked.
 //! With both in one order for all threads (`SeqCst`) one of them notices, and nobody wakes a thread that is awake.
 //!
-//! A `run` on a pool that is already running something (from inside a task, or from a second thread) does its work
-//! serially on the caller's thread, so there is nothing to deadlock on.
+//! Who runs something borrows the threads first ([`Pool::lease`]). One borrower at a time has them all; others have only
+//! the thread that they call from, and are told so: the width of a lease is what it is for as long as it lasts. A `run` from
+//! inside a task does its work serially on that task's thread, so there is nothing to deadlock on.
 #![allow(unsafe_code, reason = "the lifetime of the job's body is erased while workers borrow it")]
 
 use crate::{Parallel, place};
@@ -109,7 +110,67 @@ unsafe impl Send for Shared {}
 pub struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
+    /// Whether somebody has the workers.
+    leased: AtomicBool,
+    /// Whether they have a job.
     busy: AtomicBool,
+}
+
+/// Threads of a pool, for as long as this lasts: all of them, or, while another lease has these, the caller's alone.
+#[derive(Debug)]
+pub struct Lease<'p> {
+    pool: Option<&'p Pool>,
+}
+
+/// As many threads as a pool has, to be counted and not to be used.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole(usize);
+
+impl Pool {
+    /// Its threads, the caller's included.
+    pub fn width(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Borrows the threads.
+    pub fn lease(&self) -> Lease<'_> {
+        let free = self.leased.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        Lease { pool: free.then_some(self) }
+    }
+
+    /// What a lease of all threads looks like, for who has to know how much memory a run takes.
+    pub fn whole(&self) -> Whole {
+        Whole(self.width())
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        self.pool.iter().for_each(|pool| pool.leased.store(false, Ordering::Release));
+    }
+}
+
+impl Parallel for Lease<'_> {
+    fn width(&self) -> usize {
+        self.pool.map_or(1, Pool::width)
+    }
+
+    fn run(&self, tasks: usize, body: &Body<'_>) {
+        match self.pool {
+            Some(pool) => pool.run(tasks, body),
+            None => (0..tasks).for_each(body),
+        }
+    }
+}
+
+impl Parallel for Whole {
+    fn width(&self) -> usize {
+        self.0
+    }
+
+    fn run(&self, tasks: usize, body: &Body<'_>) {
+        (0..tasks).for_each(body);
+    }
 }
 
 impl Pool {
@@ -141,7 +202,7 @@ impl Pool {
             place::spawn(format!("sconce-{index}"), move || shared.work(index))
         };
         let workers = (1..threads).map_while(spawn).collect();
-        Self { shared, workers, busy: AtomicBool::new(false) }
+        Self { shared, workers, leased: AtomicBool::new(false), busy: AtomicBool::new(false) }
     }
 }
 
@@ -245,11 +306,8 @@ impl Shared {
     }
 }
 
-impl Parallel for Pool {
-    fn width(&self) -> usize {
-        self.workers.len() + 1
-    }
-
+impl Pool {
+    /// Runs a job for the one who has the threads.
     fn run(&self, tasks: usize, body: &Body<'_>) {
         let alone = tasks <= 1 || tasks > MOST_TASKS || self.workers.is_empty();
         if alone || self.busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -438,6 +496,29 @@ mod tests {
         pool.run(2, &|_| {
             inside.wait();
         });
+    }
+
+    #[test]
+    fn one_lease_has_all_threads_and_others_are_told() {
+        let pool = Pool::new(3);
+        let first = pool.lease();
+        let second = pool.lease();
+        assert_eq!((first.width(), second.width(), pool.width()), (3, 1, 3));
+        let total = AtomicUsize::new(0);
+        let own = thread::current().id();
+        second.run(10, &|i| {
+            assert_eq!(thread::current().id(), own);
+            total.fetch_add(i, Ordering::Relaxed);
+        });
+        first.run(10, &|i| {
+            total.fetch_add(i, Ordering::Relaxed);
+        });
+        assert_eq!(total.into_inner(), 90);
+        drop(second);
+        assert_eq!(pool.lease().width(), 1);
+        drop(first);
+        let again = pool.lease().width();
+        assert_eq!(again, 3);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use sconce_format::ScalarType;
 use sconce_format::flatbuf::Scalars;
 use sconce_format::xnnpack::{
-    Constant, Convolution, Datatype, File, Operation, Pooling, Quantization, TensorValue, XNode, XValue,
+    BACKEND, Constant, Convolution, Datatype, File, Operation, Pooling, Quantization, TensorValue, XNode, XValue,
 };
 use sconce_graph::payload::{self, Context, Payload, Unreadable};
 use sconce_graph::{
@@ -31,7 +31,7 @@ pub struct Xnnpack;
 
 impl Payload for Xnnpack {
     fn backend(&self) -> &'static str {
-        "XnnpackBackend"
+        BACKEND
     }
 
     fn read(&self, payload: &[u8], _: &Context<'_>) -> Result<Vec<payload::Function>, Unreadable> {

@@ -56,6 +56,11 @@ pub struct Model<'a> {
 }
 
 impl<'a> Model<'a> {
+    /// A model without tensors of its own and without samples.
+    pub fn new(name: impl Into<String>, program: ExportedProgram) -> Self {
+        Self { name: name.into(), program, tensors: BTreeMap::new(), samples: None }
+    }
+
     /// The method that it is in a program.
     pub fn method(&self) -> &str {
         if self.name == "model" { "forward" } else { &self.name }
@@ -147,3 +152,6 @@ fn samples(file: &[u8]) -> Option<Vec<Sample<'_>>> {
 fn parse<T: serde::de::DeserializeOwned>(path: &str, json: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(json).map_err(|error| Error::Json { path: path.to_string(), message: error.to_string() })
 }
+
+#[cfg(test)]
+mod tests;

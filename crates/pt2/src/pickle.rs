@@ -29,9 +29,11 @@ pub enum Sample<'a> {
     Text(String),
 }
 
-/// The longest pickle, the most inputs or items of a list, and the deepest nesting that are read.
+/// The longest pickle, the most inputs or items of a list, the most objects that are laid out, and the deepest nesting that
+/// are read.
 const MOST_BYTES: usize = 1 << 18;
 const MOST_SAMPLES: usize = 1024;
+const MOST_OBJECTS: usize = 1 << 16;
 const DEPTH: usize = 64;
 
 /// An object of Python.
@@ -44,12 +46,34 @@ enum Object<'a> {
     Text(&'a str),
     /// A function or class, by the names of its module and of itself.
     Name(&'a str, &'a str),
-    Sequence(Rc<Vec<Object<'a>>>),
-    Dictionary(Rc<Vec<(Object<'a>, Object<'a>)>>),
+    /// Its items, and how deep they nest.
+    Sequence(Rc<Vec<Object<'a>>>, usize),
+    Dictionary(Rc<Vec<(Object<'a>, Object<'a>)>>, usize),
     /// What a tensor's elements are, and its bytes.
     Storage(ScalarType, &'a [u8]),
     Tensor(Rc<Tensor<'a>>),
     Mark,
+}
+
+impl<'a> Object<'a> {
+    /// A list or tuple, if it does not nest too deep: deeper ones could not even be dropped.
+    fn sequence(items: Vec<Self>) -> Option<Self> {
+        let depth = deeper(0, &items)?;
+        Some(Object::Sequence(Rc::new(items), depth))
+    }
+
+    fn depth(&self) -> usize {
+        match self {
+            Object::Sequence(_, depth) | Object::Dictionary(_, depth) => *depth,
+            _ => 0,
+        }
+    }
+}
+
+/// How deep something nests that holds these items, too.
+fn deeper(depth: usize, items: &[Object<'_>]) -> Option<usize> {
+    let inner = items.iter().map(Object::depth).max().unwrap_or(0);
+    Some(depth.max(inner + 1)).filter(|depth| *depth <= DEPTH)
 }
 
 /// The inputs that a pickle holds; `data` has the bytes of tensors by name. `None` if it holds anything else.
@@ -57,16 +81,17 @@ pub(super) fn read<'a>(pickle: &'a [u8], data: &BTreeMap<String, &'a [u8]>) -> O
     (pickle.len() <= MOST_BYTES).then_some(())?;
     let mut machine = Machine { rest: pickle, stack: Vec::new(), memory: BTreeMap::new(), data };
     while machine.step()? {}
-    let mut samples = Vec::new();
-    flatten(&machine.stack.pop()?, &mut samples, DEPTH)?;
+    let (mut samples, mut room) = (Vec::new(), MOST_OBJECTS);
+    flatten(&machine.stack.pop()?, &mut samples, &mut room)?;
     Some(samples)
 }
 
-fn flatten<'a>(object: &Object<'a>, samples: &mut Vec<Sample<'a>>, depth: usize) -> Option<()> {
-    let depth = depth.checked_sub(1)?;
+/// Lays out an object flat. `room` is the number of objects that may still come: one that is shared counts each time.
+fn flatten<'a>(object: &Object<'a>, samples: &mut Vec<Sample<'a>>, room: &mut usize) -> Option<()> {
+    *room = room.checked_sub(1)?;
     let sample = match object {
-        Object::Sequence(items) => return items.iter().try_for_each(|item| flatten(item, samples, depth)),
-        Object::Dictionary(items) => return items.iter().try_for_each(|(_, item)| flatten(item, samples, depth)),
+        Object::Sequence(items, _) => return items.iter().try_for_each(|item| flatten(item, samples, room)),
+        Object::Dictionary(items, _) => return items.iter().try_for_each(|(_, item)| flatten(item, samples, room)),
         Object::None => Sample::None,
         Object::Bool(truth) => Sample::Bool(*truth),
         Object::Int(number) => Sample::Int(*number),
@@ -124,7 +149,7 @@ impl<'a> Machine<'_, 'a> {
     fn tuple(&mut self, count: usize) -> Option<()> {
         let start = self.stack.len().checked_sub(count)?;
         let items = self.stack.split_off(start);
-        self.push(Object::Sequence(Rc::new(items)))
+        self.push(Object::sequence(items)?)
     }
 
     fn remember(&mut self, place: u32) -> Option<()> {
@@ -176,7 +201,7 @@ impl<'a> Machine<'_, 'a> {
             0x87 => self.tuple(3)?,
             b't' => {
                 let items = self.marked()?;
-                self.push(Object::Sequence(Rc::new(items)))?;
+                self.push(Object::sequence(items)?)?;
             }
             b']' => self.tuple(0)?,
             b'a' => {
@@ -187,7 +212,7 @@ impl<'a> Machine<'_, 'a> {
                 let items = self.marked()?;
                 self.append(items)?;
             }
-            b'}' => self.push(Object::Dictionary(Rc::default()))?,
+            b'}' => self.push(Object::Dictionary(Rc::default(), 1))?,
             b's' => {
                 let (value, key) = (self.stack.pop()?, self.stack.pop()?);
                 self.insert(Vec::from([key, value]))?;
@@ -235,13 +260,15 @@ impl<'a> Machine<'_, 'a> {
     /// Puts items at the end of the list on the stack. Whoever else holds that list keeps it as it is: lists that hold
     /// themselves, which no input does, cannot come about.
     fn append(&mut self, items: Vec<Object<'a>>) -> Option<()> {
-        let Object::Sequence(list) = self.stack.last_mut()? else { return None };
+        let Object::Sequence(list, depth) = self.stack.last_mut()? else { return None };
+        *depth = deeper(*depth, &items)?;
         Rc::make_mut(list).extend(items);
         (list.len() <= MOST_SAMPLES).then_some(())
     }
 
     fn insert(&mut self, items: Vec<Object<'a>>) -> Option<()> {
-        let Object::Dictionary(dictionary) = self.stack.last_mut()? else { return None };
+        let Object::Dictionary(dictionary, depth) = self.stack.last_mut()? else { return None };
+        *depth = deeper(*depth, &items)?;
         let (pairs, []) = items.as_chunks::<2>() else { return None };
         Rc::make_mut(dictionary).extend(pairs.iter().map(|[key, value]| (key.clone(), value.clone())));
         (dictionary.len() <= MOST_SAMPLES).then_some(())
@@ -249,7 +276,7 @@ impl<'a> Machine<'_, 'a> {
 
     /// The bytes of a tensor: `("storage", class, name, device, count)`.
     fn storage(&mut self) -> Option<()> {
-        let Object::Sequence(id) = self.stack.pop()? else { return None };
+        let Object::Sequence(id, _) = self.stack.pop()? else { return None };
         let [Object::Text("storage"), Object::Name("torch", class), Object::Text(name), ..] = id.as_slice() else {
             return None;
         };
@@ -260,10 +287,10 @@ impl<'a> Machine<'_, 'a> {
 
     /// The result of a call, if it is one of those that stand for a tensor.
     fn built(&mut self) -> Option<()> {
-        let Object::Sequence(arguments) = self.stack.pop()? else { return None };
+        let Object::Sequence(arguments, _) = self.stack.pop()? else { return None };
         let Object::Name(module, name) = self.stack.pop()? else { return None };
         let object = match (module, name) {
-            ("collections", "OrderedDict") => Object::Dictionary(Rc::default()),
+            ("collections", "OrderedDict") => Object::Dictionary(Rc::default(), 1),
             ("torch._utils", "_rebuild_tensor_v2") => tensor(&arguments)?,
             ("torch._utils", "_rebuild_parameter") => arguments.first()?.clone(),
             _ => return None,
@@ -292,7 +319,7 @@ const STORAGES: &[(&str, ScalarType)] = &[
 fn tensor<'a>(arguments: &[Object<'a>]) -> Option<Object<'a>> {
     let [Object::Storage(dtype, bytes), Object::Int(offset), sizes, strides, ..] = arguments else { return None };
     let numbers = |object: &Object<'_>| {
-        let Object::Sequence(items) = object else { return None };
+        let Object::Sequence(items, _) = object else { return None };
         let number =
             |item: &Object<'_>| if let Object::Int(number) = item { usize::try_from(*number).ok() } else { None };
         items.iter().map(number).collect::<Option<Vec<_>>>()
@@ -302,3 +329,6 @@ fn tensor<'a>(arguments: &[Object<'a>]) -> Option<Object<'a>> {
     let sizes = sizes.iter().map(|&size| i64::try_from(size).ok()).collect::<Option<_>>()?;
     Some(Object::Tensor(Rc::new(Tensor { dtype: *dtype, sizes, bytes: data })))
 }
+
+#[cfg(test)]
+mod tests;

@@ -531,4 +531,48 @@ mod tests {
         assert_eq!(read("0.30000000000000004"), 0.1 + 0.2);
         assert_eq!(read("\"-Infinity\""), f64::NEG_INFINITY);
     }
+
+    #[test]
+    fn unions_are_objects_with_one_key() {
+        let read = serde_json::from_str::<Argument>;
+        assert!(matches!(read(r#"{"as_int": -3}"#), Ok(Argument::Int(-3))));
+        assert!(matches!(read(r#"{"as_none": true}"#), Ok(Argument::None(true))));
+        let Ok(Argument::SymInts(list)) = read(r#"{"as_sym_ints": [{"as_name": "s0"}, {"as_int": 4}]}"#) else {
+            panic!("no list of sizes")
+        };
+        assert!(matches!(&list[..], [SymIntArgument::Name(name), SymIntArgument::Int(4)] if name == "s0"));
+        assert!(read(r#"{"as_int": 1, "as_float": 2.0}"#).is_err());
+        assert!(read(r#"{"as_later": 1}"#).unwrap_err().to_string().contains("unknown variant `as_later`"));
+    }
+
+    /// torch counts element types from one here; those that `.pte` files do not have are not known.
+    #[test]
+    fn element_types_have_numbers_of_their_own() {
+        let read = |text: &str| serde_json::from_str::<Dtype>(text).map(|dtype| dtype.0);
+        assert_eq!(read("1").unwrap(), ScalarType::Byte);
+        assert_eq!(read("7").unwrap(), ScalarType::Float);
+        assert_eq!(read("12").unwrap(), ScalarType::Bool);
+        assert_eq!(read("13").unwrap(), ScalarType::BFloat16);
+        for code in ["0", "14", "36", "18446744073709551615"] {
+            assert!(read(code).unwrap_err().to_string().contains(&format!("element type {code} is not known")));
+        }
+    }
+
+    #[test]
+    fn older_files_say_less_and_newer_ones_more() {
+        let text = r#"{"graph_module": {"graph": {"inputs": [], "outputs": [], "nodes": [], "tensor_values": {}},
+            "signature": {"input_specs": [], "output_specs": []}}, "schema_version": {"major": 8, "minor": 1},
+            "guards_code": ["later"]}"#;
+        let program: ExportedProgram = serde_json::from_str(text).unwrap();
+        assert!(program.range_constraints.is_empty() && program.torch_version.is_empty());
+        assert!(serde_json::from_str::<ExportedProgram>(&text.replace("nodes", "steps")).is_err());
+    }
+
+    /// Branches nest graphs in arguments; too deep is an error, not the end of the stack.
+    #[test]
+    fn graphs_do_not_nest_without_end() {
+        let open = r#"{"as_string_to_argument": {"x": "#;
+        let text = open.repeat(100_000) + r#"{"as_int": 1}"# + &"}}".repeat(100_000);
+        assert!(serde_json::from_str::<Argument>(&text).unwrap_err().to_string().contains("recursion limit"));
+    }
 }

@@ -62,7 +62,7 @@ pub(super) fn rows<'a>(
     }
 }
 
-/// A tensor that repeats its elements may be so many times as large as its storage, or have so many bytes.
+/// A tensor that repeats its elements may be `MOST_REPEATS` times as large as its storage, or have `ALWAYS_SMALL` bytes.
 const MOST_REPEATS: usize = 64;
 const ALWAYS_SMALL: usize = 1 << 20;
 
@@ -98,4 +98,50 @@ fn gather(
         }
     }
     Some(gathered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: [u8; 6] = [1, 2, 3, 4, 5, 6];
+
+    fn seen(sizes: &[usize], strides: &[usize], start: usize) -> Option<Vec<u8>> {
+        rows(&BYTES, ScalarType::Byte, sizes, strides, start).map(Cow::into_owned)
+    }
+
+    #[test]
+    fn what_lies_in_rows_is_borrowed() {
+        assert!(matches!(rows(&BYTES, ScalarType::Byte, &[2, 3], &[3, 1], 0), Some(Cow::Borrowed(_))));
+        // The distance of neighbours does not matter where there are none.
+        assert!(matches!(rows(&BYTES, ScalarType::Byte, &[1, 3], &[99, 1], 3), Some(Cow::Borrowed([4, 5, 6]))));
+        assert_eq!(rows(&BYTES, ScalarType::Short, &[2], &[1], 1).as_deref(), Some(&[3, 4, 5, 6][..]));
+    }
+
+    #[test]
+    fn other_orders_are_gathered() {
+        assert_eq!(seen(&[3, 2], &[1, 3], 0), Some(vec![1, 4, 2, 5, 3, 6]));
+        assert_eq!(seen(&[2, 2], &[4, 1], 0), Some(vec![1, 2, 5, 6]));
+        assert_eq!(seen(&[2, 2], &[0, 1], 1), Some(vec![2, 3, 2, 3]));
+        assert_eq!(seen(&[], &[], 5), Some(vec![6]));
+        assert_eq!(seen(&[0, 7], &[9, 9], 100), Some(vec![]));
+    }
+
+    #[test]
+    fn what_lies_outside_is_refused() {
+        for (sizes, strides, start) in [
+            (&[7][..], &[1][..], 0),
+            (&[6], &[1], 1),
+            (&[2, 2], &[5, 1], 0),
+            (&[2], &[usize::MAX], 0),
+            (&[1], &[1], usize::MAX),
+            (&[usize::MAX, 2], &[2, 1], 0),
+            (&[2, 3], &[1], 0),
+        ] {
+            assert_eq!(seen(sizes, strides, start), None, "{sizes:?} {strides:?} {start}");
+        }
+        // Repeats cost memory that the file does not have.
+        assert_eq!(seen(&[1 << 40, 2], &[0, 1], 0), None);
+        assert_eq!(seen(&[1 << 10, 2], &[0, 1], 0).map(|bytes| bytes.len()), Some(1 << 11));
+    }
 }

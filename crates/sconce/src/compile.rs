@@ -40,11 +40,23 @@ impl Export {
     }
 }
 
+/// What can be asked of backends; each takes what concerns it.
+#[derive(Clone, Debug, Default)]
+pub struct BackendOptions {
+    /// How weights of linear layers and embeddings become blocks; without it, they stay numbers.
+    pub blocks: Option<ggml::Blocks>,
+    /// Weights that stay in a file of their own, as they are there.
+    pub weights: Option<ggml::Weights>,
+}
+
 /// A backend's name, and what decides which calls it runs.
-type Backend = (&'static str, fn(&ggml::Ggml) -> Box<dyn partition::Partitioner>);
+type Backend = (&'static str, fn(&BackendOptions) -> Box<dyn partition::Partitioner>);
 
 /// The backends that programs can be compiled for. To add one, add a row.
-const TABLE: &[Backend] = &[("xnnpack", |_| Box::new(xnnpack::Xnnpack)), ("ggml", |own| Box::new(own.clone()))];
+const TABLE: &[Backend] = &[
+    ("xnnpack", |_| Box::new(xnnpack::Xnnpack)),
+    ("ggml", |own| Box::new(ggml::Ggml { blocks: own.blocks, weights: own.weights.clone() })),
+];
 
 /// The names of the backends that programs can be compiled for.
 pub fn backends() -> impl Iterator<Item = &'static str> {
@@ -53,11 +65,14 @@ pub fn backends() -> impl Iterator<Item = &'static str> {
 
 /// Default options for these backends, which choose in this order. `portable` is the name of none.
 pub fn options<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Options, UnknownBackend> {
-    options_with(names, &ggml::Ggml::default())
+    options_with(names, &BackendOptions::default())
 }
 
-/// The same, with ggml's own options.
-pub fn options_with<'n>(names: impl IntoIterator<Item = &'n str>, own: &ggml::Ggml) -> Result<Options, UnknownBackend> {
+/// The same, with what is asked of backends.
+pub fn options_with<'n>(
+    names: impl IntoIterator<Item = &'n str>,
+    own: &BackendOptions,
+) -> Result<Options, UnknownBackend> {
     let mut partitioners = Vec::new();
     for name in names.into_iter().filter(|name| *name != "portable") {
         let found = TABLE.iter().find(|(known, _)| *known == name);

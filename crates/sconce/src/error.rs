@@ -121,6 +121,13 @@ pub enum Error {
         /// Bytes allowed.
         limit: usize,
     },
+    /// A session cannot go back to what another kind of session has left.
+    Snapshot {
+        /// The method of the session.
+        method: String,
+        /// That of the snapshot.
+        of: String,
+    },
     /// Memory could not be had.
     OutOfMemory {
         /// Bytes asked for.
@@ -179,6 +186,7 @@ impl Error {
             Error::MissingOperators { .. } => Code::OperatorMissing,
             Error::MissingBackends { .. } | Error::BackendUnavailable { .. } => Code::NotFound,
             Error::Backend { fault, .. } | Error::Input { fault, .. } | Error::Run { fault, .. } => fault.code,
+            Error::Snapshot { .. } => Code::InvalidArgument,
             Error::MemoryLimit { .. } => Code::OutOfResources,
             Error::OutOfMemory { .. } => Code::MemoryAllocationFailed,
             Error::Rank { .. } | Error::DimOrder { .. } | Error::TensorSize { .. } => Code::InvalidArgument,
@@ -257,6 +265,10 @@ impl fmt::Display for Error {
                 f,
                 "`{method}` needs {bytes} bytes, the limit is {limit}; raise it with `Options::memory_limit` \
                  (`--memory-limit`) if you trust the file"
+            ),
+            Error::Snapshot { method, of } => write!(
+                f,
+                "a session of `{method}` cannot go back to a snapshot of `{of}`: both must be of one method of one module"
             ),
             Error::OutOfMemory { bytes } => write!(f, "{bytes} bytes of memory could not be had"),
             Error::Rank { rank } => write!(f, "a tensor may have 16 dimensions at most, not {rank}"),

@@ -22,7 +22,7 @@ pub(crate) struct Decided<'a> {
     pub(crate) registry: &'a dyn Registry,
     pub(crate) kernels: &'a [KernelId],
     pub(crate) folding: &'a Folding,
-    pub(crate) regions: &'a [Planned],
+    pub(crate) regions: &'a Planned,
     pub(crate) delegates: &'a [Owned<dyn Delegate>],
 }
 
@@ -70,10 +70,11 @@ impl Decided<'_> {
         let chain = plan.chains().get(0).filter(|_| plan.chains().len() == 1)?;
         let mut touched = Vec::new();
         for (instruction, index) in chain.instructions().iter().zip(0u32..) {
-            if let Some(region) = self.regions.iter().find(|region| region.instructions.contains(&index)) {
+            if let Some(region) = self.regions.around(index) {
                 if region.instructions.start == index {
-                    let args: Vec<_> = region.values().collect();
-                    self.delegated(&*region.delegate, &args, &mut touched);
+                    let values = self.regions.regions().values(region);
+                    let args: Option<Vec<usize>> = values.iter().map(|&value| usize::try_from(value).ok()).collect();
+                    self.delegated(&**self.delegates.get(region.delegate)?, &args?, &mut touched);
                 }
                 continue;
             }

@@ -12,13 +12,15 @@
 //!
 //! A [`Module`] is immutable and shared: program, weights, resolved operators, delegates. A [`Session`] is what one
 //! caller changes: planned memory, mutable buffers, values. Threads that each have a session run without locks over one
-//! copy of the weights; [`Module::forward`] is the easy door, with one session behind a mutex.
+//! copy of the weights; [`Module::forward`] and [`Module::run`] are the easy doors, with a session of each method behind a mutex.
 
 #[cfg(feature = "engine")]
 mod ahead;
+mod blocks;
 mod buffer;
 #[cfg(feature = "compiler")]
 pub mod compile;
+mod describe;
 mod error;
 mod external;
 mod folding;
@@ -36,19 +38,21 @@ mod session;
 mod tensor;
 mod threads;
 
+pub use blocks::Needs;
 pub use buffer::Buffer;
+pub use describe::describe;
 pub use error::Error;
 pub use instructions::{instruction_set, instruction_sets};
 pub use layout::reorder;
 pub use module::{Module, PackedWeights, PlannedCalls, Source};
-pub use options::{Limits, Options, Rounding};
+pub use options::{Limits, Options};
 #[cfg(feature = "engine")]
 pub use packs::packed_beside;
 pub use registry::{Registry, get_backend_class, register_backend, register_kernel};
 /// The form of what engines run, for those who write engines and readers of payloads.
 #[cfg(feature = "engine")]
 pub use sconce_graph as graph;
-pub use session::{Needs, Outputs, Session, describe};
+pub use session::{Outputs, Session, Snapshot};
 pub use tensor::{Element, Input, Tensor, Value};
 pub use threads::{most_threads, too_many_threads};
 
@@ -61,6 +65,7 @@ pub use sconce_core as core;
 pub use sconce_core::{Code, ScalarType};
 /// The readers and writers of program files.
 pub use sconce_format as format;
+pub use sconce_graph::engine::Rounding;
 /// A tensor's bytes as elements, for those who write kernels.
 pub use sconce_kernels::view;
 

@@ -7,9 +7,7 @@ use crate::packs::Found;
 use crate::prepared::{self, Prepared};
 use crate::session::Session;
 use crate::{Buffer, Error, Input, Needs, Options, Value, threads};
-use sconce_core::{
-    DataLoader as _, Delegate, Error as CoreError, KernelId, Method, Parallel as _, Program, Registry as _,
-};
+use sconce_core::{DataLoader as _, Delegate, Error as CoreError, KernelId, Method, Program, Registry as _};
 use sconce_format::pte::{HEAD_BYTES, Header};
 use sconce_parallel::Pool;
 use std::collections::BTreeSet;
@@ -60,7 +58,8 @@ paths!(&str, String, &String, &Path, PathBuf, &PathBuf);
 #[derive(Clone)]
 pub struct Module {
     pub(crate) shared: Arc<Shared>,
-    easy: Arc<Mutex<Option<Session>>>,
+    /// By method, the session of [`Module::run`].
+    easy: Arc<[Mutex<Option<Session>>]>,
 }
 
 /// A run of calls, of kernels and of delegates, that is planned as one.
@@ -195,7 +194,8 @@ impl Module {
             loaded,
             loading: Mutex::new(()),
         });
-        Ok(Self { shared, easy: Arc::default() })
+        let easy = (0..methods).map(|_| Mutex::default()).collect();
+        Ok(Self { shared, easy })
     }
 
     /// The program.
@@ -267,23 +267,22 @@ impl Module {
     /// (see [`Module::planned_calls`]).
     pub fn delegate_plans(&self, method: &str) -> Result<Vec<String>, Error> {
         let prepared = self.shared.prepared(self.find(method)?)?;
-        Ok(prepared.delegates.iter().map(|delegate| self.print(&**delegate)).collect())
+        let own = self.shared.method(self.find(method)?).delegates();
+        Ok(prepared.delegates.iter().take(own).map(|delegate| self.print(&**delegate)).collect())
     }
 
     /// The runs of calls of a method that are planned as one.
     pub fn planned_calls(&self, method: &str) -> Result<Vec<PlannedCalls>, Error> {
         let prepared = self.shared.prepared(self.find(method)?)?;
-        let planned = prepared
-            .planned()
-            .iter()
-            .map(|planned| PlannedCalls { instructions: planned.instructions.clone(), calls: planned.calls });
-        Ok(planned.collect())
+        let regions = prepared.regions.iter();
+        Ok(regions.map(|(region, calls)| PlannedCalls { instructions: region.instructions.clone(), calls }).collect())
     }
 
     /// What the engine will do for each of [`Module::planned_calls`].
     pub fn call_plans(&self, method: &str) -> Result<Vec<String>, Error> {
         let prepared = self.shared.prepared(self.find(method)?)?;
-        Ok(prepared.planned().iter().map(|planned| self.print(&*planned.delegate)).collect())
+        let own = self.shared.method(self.find(method)?).delegates();
+        Ok(prepared.delegates.iter().skip(own).map(|delegate| self.print(&**delegate)).collect())
     }
 
     /// Why some call of a method is not among [`Module::planned_calls`]: a sentence, if there is something to say.
@@ -310,18 +309,20 @@ impl Module {
         found.ok_or_else(|| Error::MethodNotFound { name: method.to_owned(), available: self.methods() })
     }
 
-    /// Runs `forward` in the module's own session, one caller at a time.
+    /// Runs `forward` in the module's own session. See [`Module::run`].
     pub fn forward(&self, inputs: &[Input<'_>]) -> Result<Vec<Value>, Error> {
-        let mut easy = self.easy.lock().unwrap_or_else(PoisonError::into_inner);
-        match easy.as_mut() {
-            Some(session) => session.run(inputs),
-            None => easy.insert(self.session()?).run(inputs),
-        }
+        self.run("forward", inputs)
     }
 
-    /// Runs any method once, in a session of its own.
+    /// Runs a method in the module's own session of that method, one caller at a time. What the program keeps from run to run
+    /// is kept here, too; for a beginning of its own, a caller makes a [`Session`].
     pub fn run(&self, method: &str, inputs: &[Input<'_>]) -> Result<Vec<Value>, Error> {
-        self.method_session(method)?.run(inputs)
+        let index = self.find(method)?;
+        let mut session = self.easy[index].lock().unwrap_or_else(PoisonError::into_inner);
+        match session.as_mut() {
+            Some(session) => session.run(inputs),
+            None => session.insert(Session::new(self.shared.clone(), index)?).run(inputs),
+        }
     }
 }
 

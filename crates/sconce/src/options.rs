@@ -2,6 +2,7 @@
 use crate::Registry;
 #[cfg(feature = "engine")]
 use sconce_backends::Engines;
+use sconce_graph::engine::Rounding;
 #[cfg(feature = "engine")]
 use sconce_graph::engine::{self, Engine};
 use std::path::{Path, PathBuf};
@@ -57,16 +58,6 @@ pub struct Options {
     /// The instruction set of engines, if not that of the process.
     #[cfg(feature = "engine")]
     pub(crate) engine_set: Option<String>,
-}
-
-/// How numbers become bytes that lie between two of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Rounding {
-    /// As XNNPACK rounds them, so that outputs are those of the official runtime.
-    #[default]
-    Xnnpack,
-    /// As PyTorch rounds them, so that outputs are those of the quantised program in Python.
-    PyTorch,
 }
 
 /// The engines of this build, best first.
@@ -159,13 +150,9 @@ impl Options {
     /// Who runs the graphs of a program, for runs on so many threads.
     #[cfg(feature = "engine")]
     pub(crate) fn engines(&self, width: usize, varies: bool) -> Engines {
-        let rounding = match self.rounding {
-            Rounding::Xnnpack => engine::Rounding::Xnnpack,
-            Rounding::PyTorch => engine::Rounding::PyTorch,
-        };
         let options = engine::Options {
             exact: self.exact,
-            rounding,
+            rounding: self.rounding,
             memory: self.limits.memory,
             width,
             varies,

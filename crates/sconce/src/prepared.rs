@@ -6,17 +6,16 @@
 //! hard swish), but prefer large ones, such as weights to be transposed, as they are in the file. So small results come
 //! first, then regions, then the rest. A delegate whose calls all lie in regions joined their plans with its whole graph,
 //! and is not made.
+use crate::blocks::{Blocks, Context, Needs};
 use crate::folding::{Candidate, Folding, candidates};
 use crate::lending::Decided;
 use crate::module::Shared;
-use crate::session::{Blocks, Context, Needs};
 use crate::{Error, Options};
 use engines::Imports;
 use sconce_core::{
     Call, Code, Delegate, DelegateState, Error as CoreError, Execution, Fault, Method, OptionValue, Owned, Quiet,
-    Region, RuntimeOption, Site,
+    Region, Regions, RuntimeOption, Serial, Site,
 };
-use sconce_format::flatbuf::Scalars;
 use sconce_format::pte::InstructionArguments;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -30,29 +29,48 @@ pub(crate) struct Prepared {
     /// What a session takes where each operator runs by itself.
     pub(crate) needs: Needs,
     pub(crate) folding: Folding,
-    regions: Vec<Planned>,
+    /// Runs of calls that are planned as one.
+    pub(crate) regions: Planned,
     /// Why calls are not in them, if there is something to say.
     pub(crate) unplanned: Option<String>,
-    /// By number, as calls name them.
+    /// By number, as calls name them; then those of the regions.
     pub(crate) delegates: Vec<Owned<dyn Delegate>>,
     /// For each input, whether it is read where the caller has it; nothing if none is.
     pub(crate) lent: Vec<bool>,
 }
 
-/// Calls that are planned as one.
+/// The runs of calls of a method that are planned as one.
+#[derive(Default)]
 pub(crate) struct Planned {
-    pub(crate) instructions: Range<u32>,
-    /// How many of the instructions are calls, of kernels or delegates.
-    pub(crate) calls: usize,
-    /// Value numbers, as a file would hold them.
-    args: Vec<u8>,
-    pub(crate) delegate: Owned<dyn Delegate>,
+    list: Vec<Region>,
+    args: Vec<u32>,
+    /// By region, how many of the instructions are calls, of kernels or delegates.
+    calls: Vec<usize>,
 }
 
 impl Planned {
-    /// Values that are read, then those that are written.
-    pub(crate) fn values(&self) -> impl Iterator<Item = usize> {
-        Scalars::<i32>::over(&self.args).iter().filter_map(|value| usize::try_from(value).ok())
+    /// As the core takes them.
+    pub(crate) fn regions(&self) -> Regions<'_> {
+        Regions { list: &self.list, args: &self.args }
+    }
+
+    /// The regions, and how many calls each stands for.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Region, usize)> {
+        self.list.iter().zip(self.calls.iter().copied())
+    }
+
+    /// The region that an instruction of the first chain is in.
+    pub(crate) fn around(&self, instruction: u32) -> Option<&Region> {
+        self.list.iter().find(|region| region.instructions.contains(&instruction))
+    }
+
+    /// Adds a region, whose delegate has this number.
+    #[cfg(feature = "engine")]
+    fn push(&mut self, instructions: Range<u32>, args: &[u32], calls: usize, delegate: usize) {
+        let first = self.args.len();
+        self.args.extend(args);
+        self.list.push(Region { instructions, args: first..self.args.len(), delegate });
+        self.calls.push(calls);
     }
 }
 
@@ -68,18 +86,16 @@ impl Prepared {
         let imports = Imports::of(shared, view);
         if !options.plan {
             let folding = fold(shared, method, &mut blocks, &found)?;
-            return Self::with(shared, method, needs, folding, (Vec::new(), None), imports);
+            return Self::with(shared, method, needs, folding, engines::Regions::default(), imports);
         }
         let is_small = |candidate: &Candidate| candidate.bytes <= SMALL;
         let small: Vec<_> = found.iter().copied().filter(is_small).collect();
         let folding = fold(shared, method, &mut blocks, &small)?;
-        let (regions, unplanned) = engines::regions(shared, method, &mut blocks, &folding, &imports)?;
-        let inside = |candidate: &Candidate| {
-            regions.iter().any(|region: &Planned| region.instructions.contains(&candidate.instruction))
-        };
+        let regions = engines::regions(shared, method, &mut blocks, &folding, &imports)?;
+        let inside = |candidate: &Candidate| regions.planned.around(candidate.instruction).is_some();
         let rest: Vec<_> = found.into_iter().filter(|candidate| is_small(candidate) || !inside(candidate)).collect();
         let folding = if rest.len() == small.len() { folding } else { fold(shared, method, &mut blocks, &rest)? };
-        Self::with(shared, method, needs, folding, (regions, unplanned), imports)
+        Self::with(shared, method, needs, folding, regions, imports)
     }
 
     /// What follows from results and regions.
@@ -88,10 +104,12 @@ impl Prepared {
         method: usize,
         needs: Needs,
         folding: Folding,
-        (regions, unplanned): Regions,
+        regions: engines::Regions,
         imports: Imports,
     ) -> Result<Self, Error> {
-        let delegates = delegates(shared, method, &regions, imports)?;
+        let engines::Regions { planned: regions, delegates: own, reason: unplanned } = regions;
+        let mut delegates = delegates(shared, method, &regions, imports)?;
+        delegates.extend(own);
         let decided = Decided {
             method: shared.method(method),
             registry: &*shared.options.registry,
@@ -104,39 +122,16 @@ impl Prepared {
         Ok(Self { needs, folding, regions, unplanned, delegates, lent })
     }
 
-    pub(crate) fn planned(&self) -> &[Planned] {
-        &self.regions
-    }
-
-    /// The delegates of the method, then those of the regions. States are in this order.
-    pub(crate) fn all_delegates(&self) -> impl Iterator<Item = &Owned<dyn Delegate>> {
-        self.delegates.iter().chain(self.regions.iter().map(|planned| &planned.delegate))
-    }
-
     /// What of the method runs on engines.
     #[cfg(feature = "pack")]
     pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
-        self.all_delegates().filter_map(|delegate| part(&**delegate))
-    }
-
-    /// The regions as the core takes them.
-    pub(crate) fn regions(&self) -> Vec<Region<'_>> {
-        let states = self.delegates.len();
-        let regions = self.regions.iter().enumerate();
-        let made = regions.map(|(index, planned)| Region {
-            first: planned.instructions.start,
-            next: planned.instructions.end,
-            args: Scalars::over(&planned.args),
-            delegate: &*planned.delegate,
-            state: states + index,
-        });
-        made.collect()
+        self.delegates.iter().filter_map(|delegate| part(&**delegate))
     }
 }
 
 /// An execution of single instructions, before anything is decided.
 fn alone(shared: &Shared, method: usize) -> Context<'_> {
-    Context { shared, method, pool: &shared.pool, platform: &Quiet, prepared: None, inputs: None }
+    Context { shared, method, parallel: &Serial, platform: &Quiet, prepared: None, inputs: None }
 }
 
 /// Runs operators that compute from constants alone and keeps their results.
@@ -173,6 +168,10 @@ impl Delegate for Joined {
         Ok(Owned::from_box(Box::new(())))
     }
 
+    fn copy_state(&self, _: &dyn DelegateState) -> Result<Owned<dyn DelegateState>, Fault> {
+        self.new_state()
+    }
+
     fn execute(&self, _: &mut dyn DelegateState, _: &mut Call<'_>) -> Result<(), Fault> {
         Err(Fault::new(Code::InvalidState, "the delegate is planned with its neighbours and does not run alone"))
     }
@@ -182,7 +181,7 @@ impl Delegate for Joined {
 fn delegates(
     shared: &Shared,
     method: usize,
-    regions: &[Planned],
+    regions: &Planned,
     mut imports: Imports,
 ) -> Result<Vec<Owned<dyn Delegate>>, Error> {
     let (view, registry, options) = (shared.method(method), &*shared.options.registry, told(&shared.options));
@@ -195,19 +194,19 @@ fn delegates(
         }
         let reason = RefCell::new(String::new());
         let explain = |sentence: &dyn std::fmt::Display| *reason.borrow_mut() = sentence.to_string();
-        let made = view.init_delegate(index, registry, &options, &*shared.pool, &explain);
+        let made = view.init_delegate(index, registry, &options, &shared.pool.lease(), &explain);
         made.map_err(|error| delegate_error(view, index, error, reason.take()))
     };
     joined(view, regions).into_iter().enumerate().map(make).collect()
 }
 
 /// Whether each delegate is called, and in regions alone.
-fn joined(view: Method<'_>, regions: &[Planned]) -> Vec<bool> {
+fn joined(view: Method<'_>, regions: &Planned) -> Vec<bool> {
     let (mut inside, mut outside) = (vec![false; view.delegates()], vec![false; view.delegates()]);
     for (number, chain) in view.plan().chains().iter().enumerate() {
         for (instruction, index) in chain.instructions().iter().zip(0u32..) {
             let InstructionArguments::DelegateCall(call) = instruction.instr_args() else { continue };
-            let within = number == 0 && regions.iter().any(|region| region.instructions.contains(&index));
+            let within = number == 0 && regions.around(index).is_some();
             let calls = if within { &mut inside } else { &mut outside };
             let delegate = usize::try_from(call.delegate_index()).ok();
             delegate.and_then(|delegate| calls.get_mut(delegate)).into_iter().for_each(|called| *called = true);
@@ -230,9 +229,6 @@ fn delegate_error(method: Method<'_>, index: usize, error: CoreError, reason: St
         error => Error::Core(error),
     }
 }
-
-/// Runs of calls, and why others are not among them.
-type Regions = (Vec<Planned>, Option<String>);
 
 /// What of a method runs on engines.
 #[cfg(feature = "engine")]

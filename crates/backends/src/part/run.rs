@@ -93,6 +93,19 @@ impl Running {
         })
     }
 
+    /// Another session, with the same in what outlives a call.
+    pub(super) fn copy(&self, part: &Part) -> Result<Self, Error> {
+        let mut copy = Self::new(part)?;
+        for ((plan, from), to) in part.rooms.iter().zip(&self.rooms).zip(&mut copy.rooms) {
+            if let Some(StatePlan { bytes, .. }) = plan.state {
+                let mut held = vec![0; bytes];
+                from.copy_to(&mut held)?;
+                *to = Room::new(plan.engine.as_deref(), bytes, &held)?;
+            }
+        }
+        Ok(copy)
+    }
+
     pub(super) fn run(&mut self, part: &Part, call: &mut Call<'_>) -> Result<(), Fault> {
         let arguments = part.inputs.len() + part.outputs.len();
         if call.len() != arguments {

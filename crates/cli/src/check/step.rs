@@ -8,7 +8,7 @@ use sconce::core::{Method, Part};
 use sconce::format::pte::{
     BackendDelegate, DelegateCall, Instruction, InstructionArguments, KernelCall, KernelTypes, Payload,
 };
-use sconce::format::xnnpack::{File, Quantization};
+use sconce::format::xnnpack::{self, File, Quantization};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -75,8 +75,6 @@ const MOVING_NODES: &[&str] = &[
 
 /// The operator that makes numbers of quantised values of one scale.
 const DEQUANTIZE: &str = "quantized_decomposed::dequantize_per_tensor";
-/// The backend whose payloads are known here.
-const XNNPACK: &str = "XnnpackBackend";
 
 /// The precision of each output of a method.
 pub(super) fn precisions(method: Method<'_>) -> Vec<Precision> {
@@ -217,7 +215,7 @@ fn written<'a>(instruction: Instruction<'a>, payloads: &[Option<Cow<'a, [u8]>>])
 
 /// A delegate's payload, if it is one of XNNPACK.
 fn payload<'a>(method: Method<'a>, delegate: BackendDelegate<'a>) -> Option<Cow<'a, [u8]>> {
-    (delegate.id()? == XNNPACK).then_some(())?;
+    (delegate.id()? == xnnpack::BACKEND).then_some(())?;
     let program = method.program();
     match program.file().delegate_payload(delegate)? {
         Payload::Inline(bytes) => Some(bytes.into()),

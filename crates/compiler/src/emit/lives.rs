@@ -11,9 +11,6 @@ use crate::memory::{self, Place, Planner, Role, Wanted};
 use sconce_format::pte::model::{Dynamism, Memory, Storage, Tensor, Value};
 use std::collections::{BTreeSet, HashMap};
 
-/// Bytes beyond a tensor's end that XNNPACK may read.
-const SLACK: u64 = 64;
-
 /// When memory is wanted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Life {
@@ -55,8 +52,7 @@ impl<'p> Emitter<'_, '_, 'p> {
         let (free_copies, copies): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|&(entry, _)| self.is_free_entry(entry));
         let wanted = of(&roots).chain(of(&copies)).cloned().collect();
-        let xnnpack = self.plan.delegates.iter().any(|delegate| delegate.backend == "XnnpackBackend");
-        let beyond = if xnnpack { SLACK } else { 0 };
+        let beyond = self.delegates.iter().map(|delegate| delegate.reads_beyond).max().unwrap_or(0);
         let growing: Vec<Wanted> = of(&free).chain(of(&free_copies)).cloned().collect();
         let plan = memory::Plan::new(&self.function.name, wanted, planner, beyond)?.with_growing(&growing);
         let (of_roots, of_copies) = plan.places.split_at(roots.len());

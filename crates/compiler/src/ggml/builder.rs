@@ -5,7 +5,7 @@ use crate::ir::{Call, Constants, Data, Delegate, Function, Origin, Output, Tenso
 use crate::partition::Part;
 use crate::size::{Atom, Size, Symbol};
 use sconce_format::ScalarType;
-use sconce_format::ggml::{Combine, Element, Extent, Graph, MAX_RANK, Op, Role, Step, Tensor};
+use sconce_format::ggml::{BACKEND, Combine, Element, Extent, Graph, MAX_RANK, Op, Role, Step, Tensor};
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
 
@@ -93,8 +93,7 @@ impl<'p> Builder<'p> {
     pub(super) fn finish(self) -> Result<Delegate, String> {
         let payload = self.graph.write();
         Graph::read(&payload)?;
-        let backend = "GgmlBackend".to_owned();
-        Ok(Delegate { backend, payload, specs: Vec::new(), data: self.data, calls: Vec::new() })
+        Ok(Delegate { backend: BACKEND.to_owned(), payload, data: self.data, ..Delegate::default() })
     }
 
     /// What all operators ask: tensors row by row, none of them empty, results that can be had.
@@ -478,7 +477,7 @@ impl<'p> Builder<'p> {
     }
 }
 
-/// The blocks that rows of so many numbers can be made of.
+/// The blocks that rows of `row` numbers can be made of.
 fn fitting(element: Element, row: usize, count: usize) -> Option<Element> {
     let fits = |element: &Element| row > 0 && row.is_multiple_of(element.block().0) && count >= LEAST;
     [element, Element::Q8_0].into_iter().find(fits)

@@ -1,7 +1,7 @@
 //! Payloads of hand-made methods.
 
 use super::*;
-use crate::ir::{Arg, Input, Kind, Origin, Output, Program, TensorType};
+use crate::ir::{Arg, Input, Kind, Origin, Output, Program, TensorType, parse};
 use crate::partition::{Report, partition};
 use crate::size::{Known, Size};
 use sconce_format::ScalarType;
@@ -127,6 +127,19 @@ fn a_buffer_that_one_call_writes_stays_with_the_backend() {
     let graph = Graph::read(&program.delegates[0].payload).unwrap();
     let states = graph.tensors.iter().filter(|tensor| tensor.role == Role::State(None)).count();
     assert_eq!((states, graph.inputs().len(), graph.outputs().len()), (1, 2, 1));
+}
+
+/// Nothing can see such a buffer, so there is nothing to run.
+#[test]
+fn a_part_that_only_writes_a_buffer_is_left_out() {
+    let text = "@0 = \"cache\" 64 bytes\nmethod \"f\"\n%0: float32[1, 2] = input\n%1: int64[1] = input\n\
+                %2: float32[8, 2] = state @0\n%3: float32[8, 2] = aten::index_put(self: %2, indices: [%1], values: %0)\n\
+                %4: float32[1, 2] = my::other(self: %0)\nupdate %2 = %3\noutput %4";
+    let mut program = parse(text).unwrap();
+    let report = partition(&mut program, &[Box::new(Ggml::default())], &|_, _| Ok(())).unwrap();
+    assert_eq!((report.delegated.len(), program.delegates.len()), (0, 0));
+    let text = program.functions[0].to_string();
+    assert!(!text.contains("update") && !text.contains("delegate"), "{text}");
 }
 
 #[test]

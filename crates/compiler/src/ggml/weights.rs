@@ -73,7 +73,7 @@ pub struct Found<'w> {
 pub enum Order {
     /// As in the module.
     Same,
-    /// In each of so many heads, the first half and the second alternate; 0 if the file does not say how many.
+    /// In each of n heads, the first half and the second alternate; 0 if the file does not say how many.
     Alternating(usize),
 }
 

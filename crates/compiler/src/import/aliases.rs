@@ -9,7 +9,7 @@ use crate::ir::{Call, TensorType, ValueId};
 use std::sync::Arc;
 
 /// How many steps may lead to a view: each write through it, and each reading after one, takes all of them again.
-const MOST_STEPS: usize = 256;
+pub(super) const MOST_STEPS: usize = 256;
 
 /// A storage: the value of its whole tensor, and how often it was written.
 #[derive(Debug)]

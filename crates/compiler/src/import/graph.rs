@@ -1,6 +1,6 @@
 //! The nodes of one graph, or of a branch or a loop's body inside it: operators, views, and writes.
 
-use super::aliases::Step;
+use super::aliases::{MOST_STEPS, Step};
 use super::{Importer, Slot, plain_arg, scalar_name, vmap};
 use crate::Error;
 use crate::ir::{Arg, Call, Kind, MemoryFormat, Origin, Source, Target, TensorType, ValueId};
@@ -201,7 +201,7 @@ impl<'m> Importer<'m, '_> {
                 (Some(base), Some(types)) => {
                     let step = Step { call: Arc::clone(&template), types: Arc::clone(types), index };
                     let view = self.aliases.view_of(base, step, value);
-                    view.ok_or_else(|| Error::unsupported("a view of so many views"))?
+                    view.ok_or_else(|| Error::unsupported(format!("a view through more than {MOST_STEPS} views")))?
                 }
                 _ => self.aliases.fresh(value),
             };

@@ -29,7 +29,7 @@ impl Partitioner for Mine {
     fn lower(&self, part: &Part<'_>) -> Result<Delegate, Error> {
         let names = part.calls.iter().filter_map(|call| call.operator());
         let payload = names.collect::<Vec<_>>().join(" ").into_bytes();
-        Ok(Delegate { backend: "Mine".to_owned(), payload, specs: Vec::new(), data: Vec::new(), calls: Vec::new() })
+        Ok(Delegate { backend: "Mine".to_owned(), payload, ..Delegate::default() })
     }
 }
 
@@ -44,7 +44,8 @@ fn method(calls: &[(&'static str, &[&str], &'static str)]) -> Program<'static> {
     let mut names = HashMap::from([("x", x), ("w", w)]);
     for &(operator, reads, result) in calls {
         let output = function.value(ty(), Origin::Call, result);
-        let args = reads.iter().map(|read| (Cow::from("tensors"), Arg::Value(names[read]))).collect();
+        let args = ["self", "other"].into_iter().zip(reads);
+        let args = args.map(|(name, read)| (Cow::from(name), Arg::Value(names[read]))).collect();
         let target = Target::Operator(operator.into());
         function.body.calls.push(Call { target, args, blocks: Vec::new(), outputs: vec![output], source: None });
         names.insert(result, output);

@@ -83,7 +83,8 @@ impl FoldConstants<'_> {
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
-        let mut alone = Function { name: "forward".to_owned(), values: function.values.clone(), ..Function::default() };
+        let (values, symbols) = (function.values.clone(), function.symbols.clone());
+        let mut alone = Function { name: "forward".to_owned(), values, symbols, ..Function::default() };
         alone.body = Block { inputs: Vec::new(), calls: calls.to_vec(), outputs: wanted.to_vec() };
         alone.outputs = wanted.iter().copied().map(Output::Value).collect();
         let used = constants

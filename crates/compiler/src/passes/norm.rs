@@ -35,7 +35,8 @@ impl Pass for FoldBatchNorm {
             }
             let Arg::Value(input) = *call.arg("input") else { continue };
             let Some(&maker) = makers.get(&input).filter(|_| counts[input.0 as usize] == 1) else { continue };
-            if function.body.calls[maker].operator() != Some("aten::convolution") {
+            let same = function.get(call.outputs[0]).kind == function.get(input).kind;
+            if function.body.calls[maker].operator() != Some("aten::convolution") || !same {
                 continue;
             }
             if let Some((weight, bias)) = folded(function, constants, maker, place) {
@@ -116,4 +117,46 @@ fn numbers(function: &Function, constants: &Constants<'_>, call: &Call, name: &s
     }
     let (elements, _) = constants.bytes(constant).as_chunks::<4>();
     Some(elements.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::parse;
+
+    fn bytes(numbers: &[f32]) -> Vec<u8> {
+        numbers.iter().copied().flat_map(f32::to_le_bytes).collect()
+    }
+
+    /// A convolution of one channel to two and a batch norm; the last number says who else reads what lies between.
+    fn folded(convolution: &str, further: &str) -> (Vec<String>, Vec<Vec<u8>>) {
+        let text = format!(
+            "@0 = \"w\" {:?}\n@1 = \"mean\" {:?}\n@2 = \"variance\" {:?}\nmethod \"f\"\n\
+             %0: float32[1, 1, 1, 1] = input\n%1: float32[2, 1, 1, 1] = constant @0\n%2: float32[2] = constant @1\n\
+             %3: float32[2] = constant @2\n%4: float32[1, 2, 1, 1] = {convolution}(input: %0, weight: %1)\n\
+             %5: float32[1, 2, 1, 1], %6: float32[0], %7: float32[0] = {NORM}(input: %4, running_mean: %2, \
+             running_var: %3, eps: 1.0)\noutput %5{further}",
+            bytes(&[2.0, 3.0]),
+            bytes(&[1.0, -1.0]),
+            bytes(&[3.0, 15.0])
+        );
+        let mut program = parse(&text).unwrap();
+        FoldBatchNorm.run(&mut program.functions[0], &mut program.constants).unwrap();
+        let outputs =
+            program.to_string().lines().filter(|line| line.starts_with("output")).map(str::to_owned).collect();
+        (outputs, program.constants.0.iter().skip(3).map(|constant| constant.bytes.to_vec()).collect())
+    }
+
+    #[test]
+    fn factors_go_into_filters_and_the_rest_into_the_bias() {
+        // The factors are 1 / sqrt(3 + 1) and 1 / sqrt(15 + 1).
+        let (outputs, made) = folded("aten::convolution", "");
+        assert_eq!((outputs, made), (vec!["output %4".to_owned()], vec![bytes(&[1.0, 0.75]), bytes(&[-0.5, 0.25])]));
+    }
+
+    #[test]
+    fn what_others_read_stays() {
+        assert_eq!(folded("aten::convolution", "\noutput %4").0, ["output %5", "output %4"]);
+        assert_eq!(folded("aten::abs", "").0, ["output %5"]);
+    }
 }

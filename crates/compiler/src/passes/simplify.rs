@@ -100,3 +100,46 @@ fn known_before(call: &Call, function: &mut Function) -> Option<ValueId> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::parse;
+
+    /// What is left of a method with an input `%0` of sizes `[2, 6]` and a constant `%1` of the same sizes: calls and outputs.
+    fn simplified(text: &str) -> Vec<String> {
+        let before = "@0 = 12 bytes\nmethod \"f\"\n%0: int8[2, 6] = input\n%1: int8[2, 6] = constant @0";
+        let mut program = parse(&format!("{before}\n{text}")).unwrap();
+        Simplify.run(&mut program.functions[0], &mut program.constants).unwrap();
+        let text = program.to_string();
+        let kept = |line: &&str| line.contains('(') || line.starts_with("output") || line.contains("constant");
+        text.lines().filter(kept).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn what_gives_what_it_got_goes() {
+        let text = "%2: int8[2, 6] = aten::clone(self: %0)\n%3: int8[2, 6] = aten::view(self: %2, size: [2, 6])\n\
+                    %4: int8[2, 6] = aten::permute(self: %3, dims: [0, -1])\n\
+                    %5: int8[2, 6] = aten::_to_copy(self: %4, dtype: int8)\noutput %5";
+        assert_eq!(simplified(text), ["output %0"]);
+        let cast = "%2: int32[2, 6] = aten::_to_copy(self: %0, dtype: int32)";
+        assert_eq!(simplified(&format!("{cast}\noutput %2")), [cast, "output %2"]);
+    }
+
+    #[test]
+    fn views_and_permutations_of_such_are_one() {
+        let text = "%2: int8[12] = aten::view(self: %0, size: [12])\n%3: int8[3, 4] = aten::view(self: %2, size: [3, 4])\n\
+                    output %3";
+        assert_eq!(simplified(text)[1], "%3: int8[3, 4] = aten::view(self: %0, size: [3, 4])");
+        let text = "%2: int8[2, 3, 2] = aten::view(self: %0, size: [2, 3, 2])\n\
+                    %3: int8[3, 2, 2] = aten::permute(self: %2, dims: [1, 2, 0])\n\
+                    %4: int8[2, 3, 2] = aten::permute(self: %3, dims: [2, 0, 1])\noutput %4";
+        assert_eq!(simplified(text).last().unwrap(), "output %2");
+    }
+
+    #[test]
+    fn a_constant_is_seen_in_other_sizes() {
+        let text = "%2: int8[3, 4] = aten::view(self: %1, size: [3, 4])\noutput %2";
+        assert_eq!(simplified(text), ["%3: int8[3, 4] = constant @0", "output %3"]);
+    }
+}

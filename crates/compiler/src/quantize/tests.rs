@@ -1,7 +1,7 @@
 //! Two convolutions, with all arithmetic done by hand.
 
 use super::*;
-use crate::ir::{Arg, Block, Call, Input, Kind, TensorType};
+use crate::ir::{Arg, Block, Call, Input, Kind, TensorType, parse};
 use sconce_format::ScalarType;
 
 /// Gives what values are, instead of running a program.
@@ -113,20 +113,16 @@ fn what_is_infinite_stays_as_it_is() {
 /// A sum of scores and a mask that leads to a softmax, and one that does not.
 #[test]
 fn scores_stay_as_they_are() {
-    let (mut function, constants) = (Function::default(), Constants::default());
-    let rows = || Kind::Tensor(TensorType::fixed(ScalarType::Float, &[3, 4]));
-    let [x, mask] = ["x", "mask"].map(|name| function.value(rows(), Origin::Input, name));
-    let values = ["scores", "viewed", "chances", "sum"].map(|name| function.value(rows(), Origin::Call, name));
-    let [scores, viewed, chances, sum] = values;
-    let add = |output| Call::new("aten::add.Tensor", [("self", x.into()), ("other", mask.into())], vec![output]);
-    function.body.calls = vec![
-        add(scores),
-        Call::new("aten::view", [("self", scores.into())], vec![viewed]),
-        Call::new("aten::_softmax", [("self", viewed.into()), ("dim", 1.into())], vec![chances]),
-        add(sum),
-    ];
-    (function.inputs, function.outputs) = (vec![], vec![Output::Value(chances), Output::Value(sum)]);
-    let plan = Plan::of(&function, &constants, &HashSet::new());
+    let program = parse(
+        "method \"f\"\n%0: float32[3, 4] \"x\" = input\n%1: float32[3, 4] \"mask\" = input\n\
+         %2: float32[3, 4] \"scores\" = aten::add.Tensor(self: %0, other: %1)\n\
+         %3: float32[3, 4] \"viewed\" = aten::view(self: %2, size: [3, 4])\n\
+         %4: float32[3, 4] \"chances\" = aten::_softmax(self: %3, dim: 1)\n\
+         %5: float32[3, 4] \"sum\" = aten::add.Tensor(self: %0, other: %1)\noutput %4\noutput %5",
+    )
+    .unwrap();
+    let (function, constants) = (&program.functions[0], &program.constants);
+    let plan = Plan::of(function, constants, &HashSet::new());
     assert_eq!(plan.nodes.iter().map(|node| node.call).collect::<Vec<_>>(), [3]);
 }
 

@@ -12,15 +12,15 @@ use super::arguments::Arguments;
 use super::quantization::{DEQUANTIZE, Grid, QUANTIZE};
 use super::scope::Scope;
 use super::tensor::Tensor;
-use crate::debug::NO_HANDLE;
+use crate::debug::{NO_HANDLE, PayloadNode};
 use crate::ir::{Arg, Call, Data, Definition, Delegate, Origin, ValueId};
 use crate::partition::Part;
 use crate::size::Size;
 use sconce_format::ScalarType;
 use sconce_format::xnnpack::model::{
-    Constant, Graph, Operation, Quantization, Reshaping, Scales, Storage, Transposition, Unary,
+    Constant, Graph, Node, Operation, Quantization, Reshaping, Scales, Storage, Transposition, Unary,
 };
-use sconce_format::xnnpack::{Datatype, MAX_RANK};
+use sconce_format::xnnpack::{BACKEND, Datatype, MAX_RANK};
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
 
@@ -36,6 +36,9 @@ pub(super) enum Layout {
 /// The order that makes the channels of an image innermost, and back.
 pub(super) const TO_CHANNELS: [usize; 4] = [0, 2, 3, 1];
 pub(super) const FROM_CHANNELS: [usize; 4] = [0, 3, 1, 2];
+
+/// Bytes beyond a tensor's end that XNNPACK may read.
+const SLACK: u64 = 64;
 
 /// Limits of a node's output.
 pub(super) type Range = Option<(f32, f32)>;
@@ -98,9 +101,19 @@ impl<'p> Builder<'p> {
             self.handle = self.scope.maker(value).map_or(NO_HANDLE, handle);
             self.operand(value, Layout::Plain)?;
         }
-        let payload = self.graph.write();
-        let backend = "XnnpackBackend".to_owned();
-        Ok(Delegate { backend, payload, specs: Vec::new(), data: self.data, calls: Vec::new() })
+        let (payload, nodes) = (self.graph.write(), self.origins());
+        let (backend, reads_beyond) = (BACKEND.to_owned(), SLACK);
+        Ok(Delegate { backend, payload, data: self.data, reads_beyond, nodes, ..Delegate::default() })
+    }
+
+    /// What the nodes came from.
+    fn origins(&self) -> Vec<PayloadNode> {
+        let handles = |handle: u32| if handle == NO_HANDLE { Vec::new() } else { vec![handle] };
+        let origin = |(index, node): (usize, &Node)| {
+            let (runs, handles) = (node.operation.name(), handles(node.debug_handle));
+            PayloadNode { index, runs, handles }
+        };
+        self.graph.nodes.iter().enumerate().map(origin).collect()
     }
 
     /// Adds a node.

@@ -34,7 +34,13 @@ impl Bank {
         }
     }
 
-    /// An arena of at least so many bytes, which hold anything; `None` if there is no such memory.
+    /// Keeps everybody else from the idle arenas.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> MutexGuard<'_, Vec<Aligned>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An arena of at least `bytes` bytes, which hold anything; `None` if there is no such memory.
     pub(crate) fn lend(&self, par: &dyn Parallel, bytes: usize) -> Option<Aligned> {
         if let Some(mut idle) = self.idle() {
             let place = idle.partition_point(|arena| arena.bytes().len() < bytes);
@@ -47,7 +53,7 @@ impl Bank {
         Aligned::try_new(par, bytes)
     }
 
-    /// Says that an arena of so many bytes will be wanted soon.
+    /// Says that an arena of `bytes` bytes will be wanted soon.
     pub(crate) fn expect(&self, bytes: usize) {
         let Some(mut idle) = self.idle() else { return };
         if idle.last().is_none_or(|largest| largest.bytes().len() < bytes)

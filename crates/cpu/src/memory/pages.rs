@@ -1,12 +1,12 @@
 //! Zeroed memory for weights and arenas.
 //!
 //! A program's weights are most of its memory, and on the way to the first output much of the time goes to having that
-//! memory at all: the system clears it page by page, as each is first touched, and every touch is an interruption. So
+//! memory at all: the system clears it page by page, as each is first touched, and every touch is a page fault. So
 //! larger blocks are mapped, which leaves them untouched until they are filled, and the pages of what is about to be
 //! filled are asked for together, where the system can do that. Better still if they come before they are needed, while
 //! others load and plan: a thread aside asks for those of an arena that will be used soon.
 //!
-//! Pages of two megabytes would be fewer, and later, when the weights of a net pass by in every run, the processor finds its
+//! Large pages (2 MiB) would be fewer, and later, when the weights of a net pass by in every run, the processor finds its
 //! way to them faster: nets of large weights gain up to a tenth. But on virtual machines that hand free ones back to their host,
 //! those are the ones that must be fetched again, and the first run would take up to twice as long. So memory settles: later
 //! runs bring some onto large pages, one after the other, until all are ([`Region::settle`]).
@@ -132,7 +132,7 @@ impl Region {
         false
     }
 
-    /// Brings the next two megabytes of the first so many bytes onto a large page; whether there were any. A wish as well, and
+    /// Brings the next 2 MiB of the first `used` bytes onto a large page; whether there were any. A wish as well, and
     /// not repeated: systems may have no large page, or not know how.
     #[cfg(target_os = "linux")]
     fn settle(&self, used: usize) -> bool {
@@ -210,7 +210,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// For about so many bytes in all.
+    /// For about `expected` bytes in all.
     pub(crate) fn new(expected: usize) -> Self {
         let reserve = if expected < WORTH_MAPPING { 0 } else { expected.min(MOST_RESERVED) };
         Self { reserve, blocks: Mutex::default() }

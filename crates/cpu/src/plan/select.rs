@@ -1,70 +1,47 @@
 //! Which step does what a node says.
 
-mod bytes;
+mod images;
+mod int8;
+mod products;
 
+use super::list::Selected;
 use crate::model::Options;
-use crate::quantize::{Product, border, element_wise, product};
+use crate::operations::{Form, border, form, is_view};
 use crate::steps::{
-    Affine, After, Any, ArgMaxPool, Attention, Bias, Border, Combine, Compare, Concat, Convolution, ConvolutionDynamic,
-    ConvolutionInt8, DepthwiseConvolution, DepthwiseInt8, Fill, Filter, Gated, GroupNorm, Kind, LayerNorm, MOST_AFTER,
-    Map, MatMul, Not, Pad, Parameters, Pixels, Pool, PoolKind, Rearrange, Reduce, ResizeBilinear, ResizeNearest,
-    RmsNorm, Select, Softmax, Step, Tail, Winograd, WinogradInt8, function,
+    Affine, After, Any, Bias, Border, Choice, Combine, Compare, Concat, Fill, GroupNorm, Kind, LayerNorm, Map, Not,
+    Pad, Rearrange, Reduce, RmsNorm, Select, Softmax, function,
 };
-use crate::weights::{element_count, is_known};
+use crate::weights::element_count;
 use sconce_format::ScalarType;
-use sconce_graph::{
-    Combine as CombineKind, Element, Graph, Node, Op, Quantized, Reduction, Scheme, Shape, Storage, Then, ValueId,
-};
+use sconce_graph::{Graph, Node, Op, Reduction, Shape, Then, ValueId};
 use sconce_kernels::copy::contiguous_strides;
-use sconce_kernels::depthwise::Depthwise;
 use sconce_kernels::epilogue::Function;
 use sconce_kernels::map::Broadcast;
-use sconce_kernels::packed::{Conv2d, int8};
 use sconce_kernels::reduce::Axis;
-use sconce_kernels::resize::{self, Resize};
-use sconce_kernels::windows::Windows;
-use sconce_kernels::winograd::{self, Output};
+use std::collections::HashSet;
 
-/// A step with the values it reads and the scratch it wants.
-pub(super) struct Selected {
-    pub(super) step: Box<dyn Step>,
-    pub(super) reads: Vec<ValueId>,
-    pub(super) scratch: usize,
-    /// Nodes before this one that the step does, too.
-    pub(super) before: Vec<usize>,
-}
-
-/// Who makes and who reads the values of a graph.
-pub(super) struct Uses {
-    /// For each value the node that makes it.
-    makers: Vec<Option<usize>>,
-    /// For each value how often it is read.
-    counts: Vec<usize>,
-}
-
-impl Uses {
-    pub(super) fn of(graph: &Graph) -> Self {
-        Self { makers: graph.makers(), counts: graph.read_counts() }
+/// The steps for a graph whose values have these sizes, in the order of its nodes, or a sentence about a node for which there
+/// is none. What has no elements takes no step.
+pub(super) fn select(graph: &Graph, sizes: &[Shape], options: &Options, width: usize) -> Result<Vec<Selected>, String> {
+    let (makers, counts) = (graph.makers(), graph.read_counts());
+    let wanted = |node: &Node| !is_view(node) && node.outputs.iter().any(|id| !sizes[id.index()].contains(&0));
+    let mut chosen = Vec::with_capacity(graph.nodes.len());
+    for (place, node) in graph.nodes.iter().enumerate().filter(|(_, node)| wanted(node)) {
+        let site = Site { graph, makers: &makers, counts: &counts, sizes, place, node, options, width };
+        chosen.push(site.select().ok_or_else(|| site.refusal())?);
     }
-}
-
-/// The step for a node, or a sentence about why there is none.
-pub(super) fn select(
-    graph: &Graph,
-    uses: &Uses,
-    sizes: &[Shape],
-    place: usize,
-    options: &Options,
-    width: usize,
-) -> Result<Selected, String> {
-    let site = Site { graph, uses, sizes, place, node: &graph.nodes[place], options, width };
-    site.select().ok_or_else(|| site.refusal())
+    // What another step does, too, needs none of its own.
+    let done: HashSet<usize> = chosen.iter().flat_map(|selected| selected.before.iter().copied()).collect();
+    chosen.retain(|selected| !done.contains(&selected.node));
+    Ok(chosen)
 }
 
 /// A node, and what is known around it.
 struct Site<'a> {
     graph: &'a Graph,
-    uses: &'a Uses,
+    /// For each value the node that makes it, and how often it is read.
+    makers: &'a [Option<usize>],
+    counts: &'a [usize],
     sizes: &'a [Shape],
     place: usize,
     node: &'a Node,
@@ -94,92 +71,79 @@ impl Site<'_> {
     }
 
     fn select(&self) -> Option<Selected> {
-        if self.node.then.len() > MOST_AFTER {
-            return None;
-        }
-        match &self.node.op {
-            Op::Map(_) | Op::Combine(_) | Op::Reduce { .. }
-                if element_wise(self.graph, self.node, self.options.rounding) =>
-            {
-                self.bytes()
-            }
-            Op::Map(f) => self.floats(Map { function: function(*f), after: self.after(1) }),
-            Op::Combine(kind) => {
-                let operands = [self.input(0), self.input(1)];
-                let shape = Broadcast::of_shapes(self.output(), operands);
+        let form = form(self.graph, self.node, self.options.rounding)?;
+        match (&self.node.op, form) {
+            (Op::Map(_) | Op::Combine(_) | Op::Reduce { .. }, Form::Int8) => self.int8(),
+            (Op::Map(f), _) => self.floats(Map { function: function(*f), after: self.after(1) }),
+            (Op::Combine(kind), _) => {
+                let shape = Broadcast::of_shapes(self.output(), [self.input(0), self.input(1)]);
                 self.floats(Combine { kind: *kind, shape, after: self.after(2) })
             }
-            Op::Convert => self.convert(),
-            Op::Linear { transposed } => self.linear(*transposed),
-            Op::MatMul => self.matmul(),
-            Op::Conv2d { .. } | Op::ConvTranspose2d { .. } | Op::DepthwiseConv2d { .. } => self.convolution(),
-            Op::AvgPool2d { .. } | Op::MaxPool2d { .. } => self.pool(),
-            Op::ArgMaxPool2d { kernel, padding } => {
-                let windows = self.windows(*kernel, *kernel, *padding, [1, 1])?;
-                let index = self.graph.ty(*self.node.outputs.get(1)?);
-                index.is(ScalarType::Int).then_some(())?;
-                self.is_float(self.node.inputs[0]).then(|| self.step(ArgMaxPool { windows }, 1, 0))
-            }
-            Op::Reduce { of, axes, .. } => self.reduce(*of, axes),
-            Op::Affine => self.floats(Affine { after: self.after(3) }),
-            Op::LayerNorm { dims, epsilon } => {
-                let n = element_count(&self.input(0)[self.input(0).len() - dims..])?;
-                let inputs = self.node.inputs.len();
+            (Op::Reduce { of, axes, .. }, _) => self.reduce(*of, axes),
+            (Op::Convert, _) => (form == Form::Converts).then(|| self.convert())?,
+            (Op::Linear { transposed }, _) => self.linear(*transposed, form),
+            (Op::MatMul, _) => self.matmul(),
+            (Op::Conv2d { .. } | Op::ConvTranspose2d { .. } | Op::DepthwiseConv2d { .. }, _) => self.convolution(form),
+            (Op::AvgPool2d { .. } | Op::MaxPool2d { .. }, _) => self.pool(form),
+            (Op::ArgMaxPool2d { kernel, padding }, _) => self.argmax_pool(*kernel, *padding),
+            (Op::Affine, _) => self.floats(Affine { after: self.after(3) }),
+            (Op::LayerNorm { dims, epsilon }, _) => {
+                let (n, inputs) = (self.row(*dims)?, self.node.inputs.len());
                 self.floats(LayerNorm { n, inputs, epsilon: *epsilon, after: self.after(inputs) })
             }
-            Op::GroupNorm { groups, epsilon } => {
+            (Op::GroupNorm { groups, epsilon }, _) => {
                 let [_, channels, inner @ ..] = self.input(0) else { return None };
                 let (shape, inputs) = ((*channels, *groups, element_count(inner)?), self.node.inputs.len());
                 self.floats(GroupNorm { shape, inputs, epsilon: *epsilon, after: self.after(inputs) })
             }
-            Op::RmsNorm { dims, epsilon } => {
-                let n = element_count(&self.input(0)[self.input(0).len() - dims..])?;
-                let inputs = self.node.inputs.len();
+            (Op::RmsNorm { dims, epsilon }, _) => {
+                let (n, inputs) = (self.row(*dims)?, self.node.inputs.len());
                 self.floats(RmsNorm { n, weighted: inputs > 1, epsilon: *epsilon, after: self.after(inputs) })
             }
-            Op::Softmax | Op::LogSoftmax | Op::SafeSoftmax => {
+            (Op::Softmax | Op::LogSoftmax | Op::SafeSoftmax, _) => {
                 let (&n, outer) = self.input(0).split_last()?;
                 let (log, safe) = (self.node.op == Op::LogSoftmax, self.node.op == Op::SafeSoftmax);
                 self.floats(Softmax { rows: Axis::rows(element_count(outer)?, n), log, safe, after: self.after(1) })
             }
-            Op::Attention { .. } => self.attention(),
-            Op::Compare { how, value } => {
+            (Op::Attention { .. }, _) => self.attention(),
+            (Op::Compare { how, value }, _) => {
                 self.is_float(self.node.inputs[0]).then(|| self.step(Compare { how: *how, value: *value }, 1, 0))
             }
-            Op::Not => Some(self.step(Not, 1, 0)),
-            Op::Any => Some(self.step(Any { n: *self.input(0).last()? }, 1, 0)),
-            Op::Select => {
+            (Op::Not, _) => Some(self.step(Not, 1, 0)),
+            (Op::Any, _) => Some(self.step(Any { n: *self.input(0).last()? }, 1, 0)),
+            (Op::Select, _) => {
                 let operands = [self.input(0), self.input(1), self.input(2)];
                 let step = Select { shape: Broadcast::of_shapes(self.output(), operands), after: self.after(3) };
                 let values = self.node.reads().skip(1).chain(self.node.outputs.iter().copied());
                 values.into_iter().all(|value| self.is_float(value)).then(|| self.step(step, 3, 0))
             }
-            Op::Fill { value } => (self.is_float(self.node.outputs[0]) && self.node.then.is_empty())
-                .then(|| self.step(Fill { value: *value }, 0, 0)),
-            Op::ResizeBilinear { size, align_corners } => self.bilinear(*size, *align_corners),
-            Op::ResizeNearest { size } => self.nearest(*size),
-            Op::Transpose { order } => {
+            (Op::Fill { value }, _) => {
+                self.is_float(self.node.outputs[0]).then(|| self.step(Fill { value: *value }, 0, 0))
+            }
+            (Op::ResizeBilinear { size, align_corners }, _) => self.bilinear(*size, *align_corners),
+            (Op::ResizeNearest { size }, _) => self.nearest(*size),
+            (Op::Transpose { order }, Form::Moves) => {
                 let strides = contiguous_strides(self.input(0));
                 self.rearrange(order.iter().map(|&dim| strides[dim]).collect(), 0, "transpose")
             }
-            Op::Slice { starts, .. } => {
+            (Op::Slice { starts, .. }, Form::Moves) => {
                 let strides = contiguous_strides(self.input(0));
                 let start = starts.iter().zip(strides).map(|(start, stride)| start * stride).sum();
                 self.rearrange(strides[..starts.len()].to_vec(), start, "slice")
             }
-            Op::Pad { before, value, .. } => {
+            (Op::Concat { axis }, Form::Moves) => self.concat(*axis),
+            (Op::Pad { before, value, .. }, _) => {
                 let (shape, padded) = (self.input(0).to_vec(), self.output().to_vec());
                 let pad = |border| Pad { shape, padded, before: before.clone(), border };
-                match border(self.graph, self.node) {
-                    Some(byte) => self.element_size().map(|_| self.step(pad(Border::Byte(byte)), 1, 0)),
+                match border(self.graph, self.node).filter(|_| form == Form::Moves) {
+                    Some(byte) => Some(self.step(pad(Border::Byte(byte)), 1, 0)),
                     None => self.floats(pad(Border::Number(*value))),
                 }
             }
-            Op::Concat { axis } => self.concat(*axis),
-            Op::Reshape { .. } | Op::Copy => {
-                let identity = Map { function: Function::Affine(1.0, 0.0), after: self.after(1) };
-                self.floats(identity)
+            (Op::Reshape { .. } | Op::Copy, _) => {
+                self.floats(Map { function: Function::Affine(1.0, 0.0), after: self.after(1) })
             }
+            (Op::Transpose { .. } | Op::Slice { .. } | Op::Concat { .. }, _) => None,
         }
     }
 
@@ -193,6 +157,16 @@ impl Site<'_> {
 
     fn is_float(&self, value: ValueId) -> bool {
         self.graph.ty(value).is(ScalarType::Float)
+    }
+
+    /// What the elements of a value are.
+    fn kind(&self, value: ValueId) -> Option<Kind> {
+        Kind::of(&self.graph.ty(value).element, &self.sizes[value.index()])
+    }
+
+    /// Elements of a row, of so many last dimensions.
+    fn row(&self, dims: usize) -> Option<usize> {
+        element_count(&self.input(0)[self.input(0).len() - dims..])
     }
 
     /// What follows the node; further values are read after the first `reads`.
@@ -210,266 +184,21 @@ impl Site<'_> {
     }
 
     /// A step that reads the first `inputs` inputs and what follows.
-    fn step(&self, step: impl Step + 'static, inputs: usize, scratch: usize) -> Selected {
+    fn step(&self, step: impl Into<Choice>, inputs: usize, scratch: usize) -> Selected {
         let further = self.node.reads().skip(self.node.inputs.len());
-        let reads = self.node.inputs[..inputs].iter().copied().chain(further).collect();
-        Selected { step: Box::new(step), reads, scratch, before: Vec::new() }
+        self.reading(step, self.node.inputs[..inputs].iter().copied().chain(further).collect(), scratch)
+    }
+
+    /// A step that reads these values.
+    fn reading(&self, step: impl Into<Choice>, reads: Vec<ValueId>, scratch: usize) -> Selected {
+        let (node, makes) = (self.place, self.node.outputs[0]);
+        Selected { node, makes, choice: step.into(), reads, scratch, before: Vec::new() }
     }
 
     /// A step that reads all inputs, if everything is `float32`.
-    fn floats(&self, step: impl Step + 'static) -> Option<Selected> {
+    fn floats(&self, step: impl Into<Choice>) -> Option<Selected> {
         let all = self.node.reads().chain(self.node.outputs.iter().copied()).all(|value| self.is_float(value));
         all.then(|| self.step(step, self.node.inputs.len(), 0))
-    }
-
-    fn linear(&self, transposed: bool) -> Option<Selected> {
-        let (&k, rows) = self.input(0).split_last()?;
-        let (&n, _) = self.output().split_last()?;
-        let rows = element_count(rows)?;
-        if self.node.inputs[1..].iter().all(|&input| self.graph.as_constant(input).is_some()) {
-            let layout = if transposed { Filter::Columns } else { Filter::Rows };
-            return self.packed(Conv2d::linear(rows, k, n), layout, rows);
-        }
-        let bias = self.node.inputs.len() > 2;
-        let after = self.after(self.node.inputs.len());
-        self.product(MatMul { m: rows, n, k, transposed: !transposed, pairs: vec![(0, 0)], bias, after })
-    }
-
-    fn product(&self, product: MatMul) -> Option<Selected> {
-        let scratch = product.scratch(self.width);
-        self.floats(product).map(|selected| Selected { scratch, ..selected })
-    }
-
-    fn matmul(&self) -> Option<Selected> {
-        let (a_batch, &[m, k]) = self.input(0).split_last_chunk()?;
-        let (b_batch, &[_, n]) = self.input(1).split_last_chunk()?;
-        let (batch, _) = self.output().split_last_chunk::<2>()?;
-        let count = if element_count(self.output())? == 0 { 0 } else { element_count(batch)? };
-        let after = self.after(2);
-        // One right operand for all: the left matrices are one tall matrix.
-        if element_count(b_batch)? == 1 && element_count(a_batch)? == count {
-            let m = count.checked_mul(m)?;
-            return self.product(MatMul { m, n, k, transposed: false, pairs: vec![(0, 0)], bias: false, after });
-        }
-        count.checked_mul(size_of::<(usize, usize)>()).filter(|bytes| *bytes <= self.options.memory)?;
-        let pairs = (0..count).map(|index| (source(index, batch, a_batch), source(index, batch, b_batch))).collect();
-        self.product(MatMul { m, n, k, transposed: false, pairs, bias: false, after })
-    }
-
-    fn attention(&self) -> Option<Selected> {
-        let Op::Attention { scale, safe, query, key, value, result, .. } = self.node.op else { return None };
-        let [batch, heads, queries, features] = query.rows(self.input(0), 1)?;
-        let [_, _, keys, width] = value.rows(self.input(2), 1)?;
-        let mask = match self.node.inputs.len() {
-            3 => None,
-            _ => {
-                let sizes = self.input(3);
-                let (own, missing) = (contiguous_strides(sizes), 4usize.checked_sub(sizes.len())?);
-                let stride = |dim: usize| if sizes[dim] == 1 { 0 } else { own[dim] };
-                Some(std::array::from_fn(|dim| dim.checked_sub(missing).map_or(0, stride)))
-            }
-        };
-        let (layouts, after) = ([query, key, value, result], self.after(self.node.inputs.len()));
-        let step = Attention { batch, heads, queries, keys, features, width, layouts, scale, safe, mask, after };
-        let scratch = step.scratch(self.width);
-        self.floats(step).map(|selected| Selected { scratch, ..selected })
-    }
-
-    fn convolution(&self) -> Option<Selected> {
-        let &[batch, height, width, in_channels] = self.input(0) else { return None };
-        let &[first, kh, kw, last] = self.input(1) else { return None };
-        let image = Conv2d { batch, input: [height, width], kernel: [kh, kw], ..Conv2d::linear(1, in_channels, first) };
-        let (conv, layout) = match self.node.op {
-            Op::Conv2d { stride, padding, dilation, groups } => {
-                (Conv2d { stride, padding, dilation, groups, ..image }, Filter::Rows)
-            }
-            Op::ConvTranspose2d { stride, padding, dilation, groups, extra } => {
-                (Conv2d { stride, padding, dilation, groups, extra, transposed: true, ..image }, Filter::Rows)
-            }
-            Op::DepthwiseConv2d { stride, padding, dilation } if last == in_channels => {
-                let (input, kernel) = ([height, width], [kh, kw]);
-                let geometry = Depthwise { batch, channels: in_channels, input, kernel, stride, padding, dilation };
-                return self.depthwise(geometry);
-            }
-            Op::DepthwiseConv2d { stride, padding, dilation } => {
-                let each = Conv2d { out_channels: last, groups: in_channels, ..image };
-                (Conv2d { stride, padding, dilation, ..each }, Filter::Columns)
-            }
-            _ => return None,
-        };
-        self.packed(conv, layout, batch)
-    }
-
-    /// Filter, bias and factors, if they are constants and the image is `float32`.
-    fn parameters(&self) -> Option<Parameters> {
-        let known = self.node.inputs[1..].iter().all(|&value| is_known(self.graph, value));
-        let floats = self.is_float(self.node.inputs[0]) && self.is_float(self.node.outputs[0]);
-        let further = |index: usize| self.node.inputs.get(index).copied();
-        let parameters = Parameters { filter: self.node.inputs[1], bias: further(2), factors: further(3) };
-        (known && floats).then_some(parameters)
-    }
-
-    /// A product of no elements: the bias, whatever the filter is.
-    fn bias(&self) -> Option<Selected> {
-        let (bias, channels) = (self.node.inputs.get(2).copied(), *self.output().last()?);
-        let to = self.kind(self.node.outputs[0]).filter(|to| matches!(to, Kind::Float | Kind::Int8(..)))?;
-        let known = bias.is_none_or(|bias| is_known(self.graph, bias));
-        known.then(|| self.step(Bias { bias, value: 0.0, channels, to, after: self.after(0) }, 0, 0))
-    }
-
-    /// A product with a constant filter. If the input finds its scales at run time, it has so many of them.
-    fn packed(&self, conv: Conv2d, layout: Filter, rows: usize) -> Option<Selected> {
-        if self.is_empty(0) {
-            return self.bias();
-        }
-        conv.output()?;
-        let (node, filter, bias) = (self.place, self.node.inputs[1], self.node.inputs.get(2).copied());
-        let scratch = |kind| int8::scratch_len(self.options.isa, &conv, kind, self.width);
-        let pixels = Pixels::new(conv.in_channels, conv.out_channels);
-        match product(self.graph, self.node) {
-            Some(Product::Static { quantization, scales }) => {
-                let tail = Tail::Nothing;
-                let step = ConvolutionInt8 { node, conv, filter, layout, bias, quantization, scales, tail, pixels };
-                let (step, scratch): (Box<dyn Step>, _) = match self.winograd_of_bytes(&conv) && layout == Filter::Rows
-                {
-                    true => {
-                        let step = WinogradInt8(step);
-                        let scratch = step.scratch(self.options.isa, self.width);
-                        (Box::new(step), scratch)
-                    }
-                    false => (Box::new(step), scratch(int8::Kind::Bytes)),
-                };
-                Some(Selected { step, reads: vec![self.node.inputs[0]], scratch, before: Vec::new() })
-            }
-            Some(Product::Dynamic(kind)) => {
-                self.is_float(self.node.outputs[0]).then_some(())?;
-                let after = self.after(1);
-                let step = ConvolutionDynamic { node, conv, filter, kind, layout, bias, rows, after };
-                Some(self.step(step, 1, scratch(kind)))
-            }
-            None => {
-                let parameters = self.parameters()?;
-                if let Some(output) = self.winograd(&conv).filter(|_| layout == Filter::Rows) {
-                    let step = Winograd { node, conv, output, parameters, after: self.after(1), pixels };
-                    let scratch = step.scratch(self.options.isa, self.width);
-                    return Some(self.step(step, 1, scratch));
-                }
-                let convolution = Convolution { node, conv, parameters, layout, after: self.after(1), pixels };
-                Some(match self.gate(&conv) {
-                    Some(gate) => self.gated(convolution, gate),
-                    None => self.step(convolution, 1, 0),
-                })
-            }
-        }
-    }
-
-    /// The node that multiplies the channels of the image before a pixelwise convolution, for nobody else, with the image and
-    /// the factors; where the factors would multiply fewer weights than pixels.
-    fn gate(&self, conv: &Conv2d) -> Option<(usize, [ValueId; 2])> {
-        let gated = self.node.inputs[0];
-        let place = self.uses.makers[gated.index()].filter(|_| self.uses.counts[gated.index()] == 1)?;
-        let maker = &self.graph.nodes[place];
-        let multiplies = matches!(maker.op, Op::Combine(CombineKind::Multiply)) && maker.then.is_empty();
-        let [height, width] = conv.input;
-        let fewer = conv.batch == 1 && conv.groups == 1 && conv.out_channels < height * width;
-        if !multiplies || !fewer || !conv.is_pixelwise() || !maker.inputs.iter().all(|&value| self.is_float(value)) {
-            return None;
-        }
-        let &[first, second] = &maker.inputs[..] else { return None };
-        let sizes = |value: ValueId| &self.sizes[value.index()][..];
-        let is_gate = |image, gate| sizes(image) == self.input(0) && sizes(gate) == [1, 1, 1, conv.in_channels];
-        let pairs = [[first, second], [second, first]];
-        pairs.into_iter().find(|&[image, gate]| is_gate(image, gate)).map(|pair| (place, pair))
-    }
-
-    fn gated(&self, convolution: Convolution, (place, [image, gate]): (usize, [ValueId; 2])) -> Selected {
-        let further = self.node.reads().skip(self.node.inputs.len());
-        let reads: Vec<_> = [image].into_iter().chain(further).chain([gate]).collect();
-        let step = Gated { convolution, gate: reads.len() - 1 };
-        Selected { scratch: step.scratch(self.options.isa), step: Box::new(step), reads, before: vec![place] }
-    }
-
-    /// The convolution of the largest images that may come. Which method is taken decides how weights are packed, and that is
-    /// done once for all sizes.
-    fn largest(&self, conv: &Conv2d) -> Conv2d {
-        match self.graph.ty(self.node.inputs[0]).sizes()[..] {
-            [batch, height, width, _] => Conv2d { batch, input: [height, width], ..*conv },
-            _ => *conv,
-        }
-    }
-
-    /// The tile of Winograd's method, where it pays and is wanted.
-    fn winograd(&self, conv: &Conv2d) -> Option<Output> {
-        winograd::best(&self.largest(conv)).filter(|_| !self.options.exact && winograd::applies(conv))
-    }
-
-    /// Whether Winograd's method pays for bytes and is wanted. It rounds nothing, but takes more memory.
-    fn winograd_of_bytes(&self, conv: &Conv2d) -> bool {
-        let pays = winograd::pays(self.options.isa, &self.largest(conv));
-        pays && !self.options.exact && winograd::int8::applies(conv)
-    }
-
-    fn depthwise(&self, geometry: Depthwise) -> Option<Selected> {
-        if self.is_empty(0) {
-            return self.bias();
-        }
-        let (node, pixels) = (self.place, Pixels::new(geometry.channels, geometry.channels));
-        if let Some(Product::Static { quantization, scales }) = product(self.graph, self.node) {
-            let (filter, bias) = (self.node.inputs[1], self.node.inputs.get(2).copied());
-            let tail = Tail::Nothing;
-            let step = DepthwiseInt8 { node, geometry, filter, bias, quantization, scales, tail, pixels };
-            let reads = vec![self.node.inputs[0]];
-            return geometry.output().map(|_| Selected { step: Box::new(step), reads, scratch: 0, before: Vec::new() });
-        }
-        let parameters = self.parameters()?;
-        let step = DepthwiseConvolution { node, geometry, parameters, after: self.after(1), pixels };
-        geometry.output().map(|_| self.step(step, 1, 0))
-    }
-
-    fn windows(
-        &self,
-        kernel: [usize; 2],
-        stride: [usize; 2],
-        padding: [usize; 4],
-        dilation: [usize; 2],
-    ) -> Option<Windows> {
-        let &[batch, height, width, channels] = self.input(0) else { return None };
-        if self.is_empty(0) {
-            return None;
-        }
-        let &[_, out_height, out_width, _] = self.output() else { return None };
-        Some(Windows {
-            batch,
-            input: [height, width],
-            channels,
-            output: [out_height, out_width],
-            kernel,
-            stride,
-            padding: [padding[0], padding[1]],
-            dilation,
-        })
-    }
-
-    fn pool(&self) -> Option<Selected> {
-        let (windows, kind) = match self.node.op {
-            Op::AvgPool2d { kernel, stride, padding } => {
-                (self.windows(kernel, stride, padding, [1, 1])?, PoolKind::Mean)
-            }
-            Op::MaxPool2d { kernel, stride, padding, dilation } => {
-                let kind = if self.is_float(self.node.outputs[0]) { PoolKind::Max } else { PoolKind::MaxInt8 };
-                (self.windows(kernel, stride, padding, dilation)?, kind)
-            }
-            _ => return None,
-        };
-        let pixels = Pixels::new(windows.channels, windows.channels);
-        let step = Pool { kind, windows, after: self.after(1), pixels };
-        match kind {
-            PoolKind::MaxInt8 => {
-                let alone = self.node.then.is_empty() && matches!(self.kind(self.node.outputs[0])?, Kind::Int8(..));
-                alone.then(|| self.step(step, 1, 0))
-            }
-            PoolKind::Mean | PoolKind::Max => self.floats(step),
-        }
     }
 
     fn reduce(&self, of: Reduction, axes: &[usize]) -> Option<Selected> {
@@ -490,37 +219,9 @@ impl Site<'_> {
         self.is_float(self.node.outputs[0]).then(|| self.step(step, 0, 0))
     }
 
-    fn resize(&self, size: [usize; 2], align_corners: bool) -> Option<Resize> {
-        let &[planes, height, width, inner] = self.input(0) else { return None };
-        if self.is_empty(0) {
-            return None;
-        }
-        let axis = |input, output| resize::Axis { input, output, align_corners, factor: None };
-        Some(Resize { planes, axes: [resize::Axis::NONE, axis(height, size[0]), axis(width, size[1])], inner })
-    }
-
-    fn nearest(&self, size: [usize; 2]) -> Option<Selected> {
-        let resize = self.resize(size, false)?;
-        self.floats(ResizeNearest { resize, after: self.after(1), pixels: Pixels::new(resize.inner, resize.inner) })
-    }
-
-    fn bilinear(&self, size: [usize; 2], align_corners: bool) -> Option<Selected> {
-        let step = ResizeBilinear { resize: self.resize(size, align_corners)?, after: self.after(1) };
-        let scratch = step.scratch();
-        self.floats(step).map(|selected| Selected { scratch, ..selected })
-    }
-
-    /// Bytes of an element that can be moved by itself.
+    /// Bytes of an element that is moved.
     fn element_size(&self) -> Option<usize> {
-        let element = &self.graph.ty(self.node.outputs[0]).element;
-        let alone = match element {
-            Element::Plain(_) => true,
-            Element::Quantized(Quantized { storage, scheme }) => {
-                *storage != Storage::Int4 && !matches!(scheme, Scheme::PerToken { .. })
-            }
-        };
-        let alike = self.node.inputs.iter().all(|&input| self.graph.ty(input).element == *element);
-        (alone && alike && self.node.then.is_empty()).then(|| element.bytes(1))?
+        self.graph.ty(self.node.outputs[0]).element.bytes(1)
     }
 
     fn rearrange(&self, strides: Vec<usize>, start: usize, what: &'static str) -> Option<Selected> {
@@ -535,20 +236,170 @@ impl Site<'_> {
         let widths = parts().map(|index| element_count(&self.input(index)[axis..])?.checked_mul(size));
         let widths = widths.collect::<Option<Vec<_>>>()?;
         let reads = parts().map(|index| self.node.inputs[index]).collect();
-        Some(Selected { step: Box::new(Concat::new(rows, &widths)), reads, scratch: 0, before: Vec::new() })
+        Some(self.reading(Concat::new(rows, &widths), reads, 0))
     }
 }
 
-/// Which matrix of an operand with leading sizes `own` meets matrix `index` of a result with leading sizes `batch`.
-fn source(index: usize, batch: &[usize], own: &[usize]) -> usize {
-    let (mut rest, mut place, mut step) = (index, 0, 1);
-    for (from_end, &size) in batch.iter().rev().enumerate() {
-        let at = rest % size;
-        rest /= size;
-        if let Some(&own) = own.len().checked_sub(from_end + 1).and_then(|dim| own.get(dim)) {
-            place += if own == 1 { 0 } else { at * step };
-            step *= own;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rounding;
+    use crate::operations::takes;
+    use crate::passes::lower;
+    use sconce_graph::passes::Takes;
+    use sconce_graph::{Constants, Element, Source};
+
+    struct Zeros([u8; 1024]);
+
+    impl Constants for Zeros {
+        fn bytes<'a>(&'a self, _: &'a Source) -> Option<&'a [u8]> {
+            Some(&self.0)
         }
     }
-    place
+
+    /// Elements of images: those of the first line can be converted, whatever reads them.
+    const ELEMENTS: [&str; 9] = [
+        "float32",
+        "float16",
+        "bfloat16",
+        "q8{scale: 0.5, zero: 1}",
+        "qu8{scale: 0.5, zero: 1}",
+        "q32{scale: 0.5, zero: 0}",
+        "int32",
+        "bool",
+        "float64",
+    ];
+    const CONVERTED: usize = 6;
+
+    /// Elements of filters.
+    const FILTERS: [&str; 3] = ["float32", "q8{scale: 0.5, zero: 0}", "q4{axis: 0, scales: @0, zero: 8}"];
+
+    /// Nodes of each operation, of images of elements `E` and perhaps a filter of elements `F`.
+    const NODES: &[&str] = &[
+        "E[1, 4, 4, 8] = tanh %0",
+        "E[1, 4, 4, 8] = tanh %0 then tanh",
+        "E[1, 4, 4, 8] = tanh %0 then tanh, tanh, tanh, tanh",
+        "E[1, 4, 4, 8] = tanh %0 then tanh, tanh, tanh, tanh, tanh",
+        "E[1, 4, 4, 8] = add %0, %0",
+        "E[1, 4, 4, 8] = divide %0, %0 then clamp {low: 0, high: 1}",
+        "E[1, 4, 4, 8] = multiply %0, %1",
+        "E[1, 4, 4, 8] = subtract %1, %0",
+        "E[1, 4, 4, 8] = maximum %0, %1 then add %0",
+        "E[1, 1, 1, 8] = reduce %0 {of: mean, axes: [1, 2], keep: true}",
+        "E[1, 1, 1, 8] = reduce %0 {of: sum, axes: [1, 2], keep: true} then tanh",
+        "E[1, 4, 4, 1] = reduce %0 {of: maximum, axes: [3], keep: true}",
+        "float32[1, 4, 4, 8] = convert %0",
+        "q8{scale: 0.25, zero: -3}[1, 4, 4, 8] = convert %0",
+        "q8{token: 1}[1, 4, 4, 8] = convert %0",
+        "int64[1, 4, 4, 8] = convert %0",
+        "E[1, 4, 4, 8] = linear %0, %2 {transposed: false}",
+        "E[1, 4, 4, 8] = linear %0, %2 {transposed: true} then tanh",
+        "E[1, 4, 4, 8] = conv2d %0, %3 {stride: [1, 1], padding: [1, 1, 1, 1], dilation: [1, 1], groups: 1}",
+        "E[1, 4, 4, 8] = conv2d %0, %3 {stride: [1, 1], padding: [1, 1, 1, 1], dilation: [1, 1], groups: 1} then clamp {low: 0, high: 6}",
+        "E[1, 4, 4, 8] = conv_transpose2d %0, %3 {stride: [1, 1], padding: [1, 1, 1, 1], dilation: [1, 1], groups: 1, extra: [0, 0]}",
+        "E[1, 4, 4, 8] = depthwise_conv2d %0, %4 {stride: [1, 1], padding: [1, 1, 1, 1], dilation: [1, 1]}",
+        "E[1, 4, 4, 4] = matmul %0, %5",
+        "E[1, 2, 2, 8] = avg_pool2d %0 {kernel: [2, 2], stride: [2, 2], padding: [0, 0, 0, 0]}",
+        "E[1, 2, 2, 8] = max_pool2d %0 {kernel: [2, 2], stride: [2, 2], padding: [0, 0, 0, 0], dilation: [1, 1]}",
+        "E[1, 2, 2, 8] = max_pool2d %0 {kernel: [2, 2], stride: [2, 2], padding: [0, 0, 0, 0], dilation: [1, 1]} then tanh",
+        "E[1, 4, 4, 8] = affine %0, %1, %1",
+        "E[1, 4, 4, 8] = layer_norm %0, %1, %1 {dims: 1, epsilon: 0.1}",
+        "E[1, 4, 4, 8] = group_norm %0 {groups: 2, epsilon: 0.1}",
+        "E[1, 4, 4, 8] = rms_norm %0, %1 {dims: 1, epsilon: 0.1}",
+        "E[1, 4, 4, 8] = softmax %0",
+        "E[1, 4, 4, 8] = log_softmax %0",
+        "E[1, 4, 4, 8] = safe_softmax %0 then times {value: 2}",
+        "E[1, 4, 4, 8] = attention %0, %0, %0 {scale: 1, safe: false, query: heads_first, key: heads_first, value: heads_first, result: heads_first, batch: true}",
+        "bool[1, 4, 4, 8] = compare %0 {how: less, value: 0}",
+        "bool[1, 4, 4, 8] = not %0",
+        "bool[1, 4, 4, 1] = any %0",
+        "E[1, 4, 4, 8] = fill %0 {value: 2}",
+        "E[1, 8, 8, 8] = resize_bilinear %0 {size: [8, 8], align_corners: false}",
+        "E[1, 8, 8, 8] = resize_nearest %0 {size: [8, 8]}",
+        "E[16, 8] = reshape %0 {sizes: [16, 8]}",
+        "E[16, 8] = reshape %0 {sizes: [16, 8]} then tanh",
+        "E[1, 4, 4, 8] = copy %0 then tanh",
+        "E[4, 8, 1, 4] = transpose %0 {order: [1, 3, 0, 2]}",
+        "E[4, 8, 1, 4] = transpose %0 {order: [1, 3, 0, 2]} then tanh",
+        "E[1, 2, 2, 4] = slice %0 {starts: [0, 1, 1, 2], sizes: [1, 2, 2, 4]}",
+        "E[1, 5, 4, 8] = pad %0 {before: [0, 1, 0, 0], after: [0, 0, 0, 0], value: 0}",
+        "E[1, 5, 4, 8] = pad %0 {before: [0, 1, 0, 0], after: [0, 0, 0, 0], value: 0} then tanh",
+        "E[1, 4, 8, 8] = concat %0, %0 {axis: 2}",
+    ];
+
+    /// The graphs of all these nodes that there are.
+    fn graphs() -> impl Iterator<Item = (Graph, bool)> {
+        let elements = ELEMENTS.into_iter().enumerate();
+        let pairs = elements.flat_map(|element| FILTERS.into_iter().map(move |filter| (element, filter)));
+        let all = pairs.flat_map(|pair| NODES.iter().map(move |node| (pair, node)));
+        all.filter_map(|(((index, element), filter), node)| {
+            let text = format!(
+                "@0 = \"scales\"\n%0: E[1, 4, 4, 8] = input\n%1: E[8] = input\n%2: F[8, 8] = constant \"w\"\n\
+                 %3: F[8, 3, 3, 8] = constant \"w\"\n%4: F[1, 3, 3, 8] = constant \"w\"\n%5: E[1, 4, 8, 4] = input\n\
+                 %6: {node}\noutput %6\n"
+            );
+            let graph =
+                sconce_graph::parse(&text.replace("E[", &format!("{element}[")).replace("F[", &format!("{filter}[")));
+            let graph = graph.unwrap_or_else(|error| panic!("{error}\n{text}"));
+            sconce_graph::verify(&graph).is_ok().then_some((graph, index < CONVERTED))
+        })
+    }
+
+    fn selected(graph: &Graph, rounding: Rounding) -> Result<Vec<Selected>, String> {
+        let sizes: Vec<Shape> = graph.values.iter().map(|value| value.ty.sizes()).collect();
+        select(graph, &sizes, &Options { rounding, ..Options::default() }, 1)
+    }
+
+    /// Whether anything that a node reads or makes, but its weights, has to be converted before it is computed in floats.
+    fn is_narrow(graph: &Graph, node: &Node) -> bool {
+        let narrow = |element: &Element| match element {
+            Element::Plain(dtype) => matches!(dtype, ScalarType::Half | ScalarType::BFloat16),
+            Element::Quantized(_) => true,
+        };
+        let values =
+            node.reads().filter(|&value| graph.as_constant(value).is_none()).chain(node.outputs.iter().copied());
+        values.into_iter().any(|value| narrow(&graph.ty(value).element))
+    }
+
+    #[test]
+    fn what_is_taken_has_a_step_and_what_is_refused_has_none() {
+        let (mut taken, mut refused) = (0, 0);
+        for (graph, _) in graphs() {
+            for rounding in [Rounding::Xnnpack, Rounding::PyTorch] {
+                let (node, found) = (&graph.nodes[0], selected(&graph, rounding));
+                match takes(&graph, node, rounding) {
+                    Takes::AsItIs => {
+                        assert!(found.is_ok(), "{graph}{:?}", found.err());
+                        taken += 1;
+                    }
+                    // Another name for the same bytes needs no step.
+                    Takes::InFloat | Takes::ToFloat if is_narrow(&graph, node) && !is_view(node) => {
+                        let reason = found.err().unwrap_or_else(|| panic!("there is a step for\n{graph}"));
+                        assert!(reason.starts_with("the CPU engine has no step for node 0"), "{reason}");
+                        refused += 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        assert!(taken > 200 && refused > 200, "{taken} taken, {refused} refused");
+    }
+
+    /// Between conversions there is a step for every node, but for what is too much for one and for what is no number.
+    #[test]
+    fn what_can_be_converted_has_steps_when_it_is_lowered() {
+        for (mut graph, converted) in graphs() {
+            let node = graph.nodes[0].clone();
+            let moved = matches!(node.op, Op::Transpose { .. } | Op::Slice { .. } | Op::Concat { .. } | Op::Pad { .. });
+            let long = node.then.len() > crate::steps::MOST_AFTER || moved && !node.then.is_empty();
+            let unknown = Kind::of(&graph.ty(node.outputs[0]).element, &graph.ty(node.outputs[0]).sizes()).is_none();
+            let filters = node.op.is_product() && !crate::weights::is_known(&graph, node.inputs[1]);
+            if converted && !long && !filters && (!unknown || matches!(node.op, Op::Compare { .. })) {
+                let text = graph.to_string();
+                lower(&mut graph, Rounding::Xnnpack, &Zeros([0; 1024]));
+                let found = selected(&graph, Rounding::Xnnpack);
+                assert!(found.is_ok(), "{text}{graph}{:?}", found.err());
+            }
+        }
+    }
 }

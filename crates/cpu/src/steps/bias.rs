@@ -1,4 +1,4 @@
-//! What is left of a product of no elements.
+//! A product with an empty reduction dimension: the bias alone.
 
 use super::convert::narrow;
 use super::{After, Context, Following, Kind, Step};

@@ -7,7 +7,7 @@ use sconce_kernels::element::Bool;
 use sconce_kernels::map::{self, Broadcast};
 use sconce_kernels::split;
 
-/// How each number stands to another.
+/// How each element compares with a number.
 pub(crate) struct Compare {
     pub(crate) how: Comparison,
     pub(crate) value: f32,
@@ -94,7 +94,7 @@ impl Step for Any {
     }
 }
 
-/// One of two numbers, as a bool says.
+/// One of two elements, as a bool says.
 pub(crate) struct Select {
     pub(crate) shape: Broadcast<3>,
     pub(crate) after: Vec<After>,

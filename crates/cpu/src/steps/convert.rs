@@ -1,12 +1,14 @@
-//! The same numbers as other elements.
+//! Conversions between element types.
 //!
-//! Numbers go through `float32`, piece by piece in the nearest cache. Rows that find their scale at run time are stored as
+//! Elements go through `float32`, piece by piece in the nearest cache. Rows that find their scale at run time are stored as
 //! a scale and a zero per row, then the integers of all rows.
 
 use super::{After, Context, Following, Step, combine, elements, elements_mut};
 use crate::memory::Buffers;
+use crate::weights::element_count;
 use half::{bf16, f16};
-use sconce_graph::Combine;
+use sconce_format::ScalarType;
+use sconce_graph::{Combine, Element, Quantized, Scheme, Storage};
 use sconce_kernels::bytes::{self, Rounding};
 use sconce_kernels::epilogue::finish;
 use sconce_kernels::math::ROUND;
@@ -26,17 +28,36 @@ pub(crate) enum Kind {
     Float,
     Half,
     BFloat16,
-    /// Signed bytes with scale and zero.
+    /// int8 with scale and zero.
     Int8(f32, i32),
-    /// Unsigned bytes with scale and zero.
+    /// uint8 with scale and zero.
     UInt8(f32, i32),
-    /// Words with scale and zero.
+    /// int32 with scale and zero.
     Int32(f32, i32),
-    /// Rows of signed bytes, each with its scale and zero.
+    /// Rows of int8, each with its scale and zero.
     Rows(usize),
 }
 
 impl Kind {
+    /// What the elements of a value of these sizes are, if they can be converted.
+    pub(crate) fn of(element: &Element, sizes: &[usize]) -> Option<Self> {
+        match element {
+            Element::Plain(ScalarType::Float) => Some(Self::Float),
+            Element::Plain(ScalarType::Half) => Some(Self::Half),
+            Element::Plain(ScalarType::BFloat16) => Some(Self::BFloat16),
+            Element::Plain(_) => None,
+            Element::Quantized(Quantized { storage, scheme }) => match (storage, scheme) {
+                (Storage::Int8, Scheme::PerTensor { scale, zero }) => Some(Self::Int8(*scale, *zero)),
+                (Storage::UInt8, Scheme::PerTensor { scale, zero }) => Some(Self::UInt8(*scale, *zero)),
+                (Storage::Int32, Scheme::PerTensor { scale, zero }) => Some(Self::Int32(*scale, *zero)),
+                (Storage::Int8, Scheme::PerToken { dims }) => {
+                    Some(Self::Rows(element_count(&sizes[sizes.len().checked_sub(*dims)?..])?))
+                }
+                _ => None,
+            },
+        }
+    }
+
     pub(super) fn bytes(self) -> usize {
         match self {
             Self::Float | Self::Int32(..) => 4,
@@ -46,7 +67,7 @@ impl Kind {
     }
 }
 
-/// A conversion, perhaps with functions of the numbers on the way.
+/// A conversion, perhaps with functions on the way, of `float32`.
 pub(crate) struct Convert {
     pub(crate) from: Kind,
     pub(crate) to: Kind,
@@ -86,21 +107,21 @@ impl Step for Convert {
     }
 }
 
-/// The table of a conversion from signed bytes to signed bytes with functions on the way, or nothing if it is another.
+/// The table of a conversion from int8 to int8 with functions on the way, or nothing if it is another.
 pub(crate) fn table(isa: Isa, from: Kind, to: Kind, after: &[After]) -> Option<[u8; 256]> {
     let mut table = [0; 256];
     narrow(isa, to, &images(isa, from, to, after)?, &mut table);
     Some(table)
 }
 
-/// The table of an operation on bytes, as XNNPACK makes it: the zero of the result is added before a number is rounded.
-pub(crate) fn table_of_bytes(isa: Isa, from: Kind, to: Kind, after: &[After]) -> Option<[u8; 256]> {
+/// The table of an operation on int8, as XNNPACK makes it: the zero of the result is added before a number is rounded.
+pub(crate) fn table_of_int8(isa: Isa, from: Kind, to: Kind, after: &[After]) -> Option<[u8; 256]> {
     let (numbers, Kind::Int8(scale, zero)) = (images(isa, from, to, after)?, to) else { return None };
     let inverse = 1.0 / scale;
     Some(numbers.map(|number| (rounded(number * inverse + zero as f32, 0, -128, 127) as i8).cast_unsigned()))
 }
 
-/// The number that each byte becomes.
+/// The `float32` that each int8 becomes.
 fn images(isa: Isa, from: Kind, to: Kind, after: &[After]) -> Option<[f32; 256]> {
     let functions = after.iter().all(|after| matches!(after, After::Apply(_)));
     let (Kind::Int8(..), Kind::Int8(..), true) = (from, to, functions) else { return None };
@@ -141,9 +162,9 @@ impl Step for CombineKinds {
     }
 }
 
-/// The sum or the mean of signed bytes along adjacent dimensions, seen as `[outer, n, inner]`. With nothing but limits after
+/// The sum or the mean of int8 along adjacent dimensions, seen as `[outer, n, inner]`. With nothing but limits after
 /// it, the zero of the result is added before the number is rounded, as XNNPACK does: it decides where halves go.
-pub(crate) struct ReduceBytes {
+pub(crate) struct ReduceInt8 {
     pub(crate) mean: bool,
     pub(crate) n: usize,
     pub(crate) inner: usize,
@@ -155,8 +176,8 @@ pub(crate) struct ReduceBytes {
     pub(crate) limits: Option<(i8, i8)>,
 }
 
-impl ReduceBytes {
-    /// What a sum is multiplied by, and what is added then: for bytes, which are rounded, or for numbers.
+impl ReduceInt8 {
+    /// What a sum is multiplied by, and what is added then: for int8, which is rounded, or for `float32`.
     fn line(&self) -> (f32, f32) {
         let parts = if self.mean { self.n as f32 } else { 1.0 };
         let zeros = (self.n as i32 * self.from.1) as f32;
@@ -170,7 +191,7 @@ impl ReduceBytes {
     }
 }
 
-impl Step for ReduceBytes {
+impl Step for ReduceInt8 {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         const STRIP: usize = 128;
         let (isa, input) = (context.isa, elements::<i8>(buffers.read(0)));
@@ -229,7 +250,7 @@ fn add_rows<const W: usize>(input: &[i8], inner: usize, first: usize, sums: &mut
     blocks.len() * W
 }
 
-/// Reads numbers from element `at` on.
+/// Reads elements as `float32`, from element `at` on.
 fn widen(isa: Isa, kind: Kind, at: usize, input: &[u8], numbers: &mut [f32]) {
     #[inline(always)]
     fn each<T: Copy>(isa: Isa, from: &[T], to: &mut [f32], f: impl Fn(T) -> f32) {
@@ -273,7 +294,7 @@ fn widen(isa: Isa, kind: Kind, at: usize, input: &[u8], numbers: &mut [f32]) {
     }
 }
 
-/// Writes numbers as other elements.
+/// Writes `float32` as other elements.
 pub(super) fn narrow(isa: Isa, kind: Kind, numbers: &[f32], output: &mut [u8]) {
     #[inline(always)]
     fn each<T: Copy>(isa: Isa, from: &[f32], to: &mut [T], f: impl Fn(f32) -> T) {

@@ -1,6 +1,6 @@
 //! Convolutions and linear layers with constant filters.
 
-use super::{After, Apart, Context, Following, Part, Rows, Step, Window, Work, elements, elements_mut, times};
+use super::{After, Context, Following, Part, Rows, Step, Window, Work, elements, elements_mut, times};
 use crate::memory::Buffers;
 use crate::weights::{Known, Lengths, Weights};
 use sconce_graph::ValueId;
@@ -40,7 +40,7 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
-    /// The numbers of the filter, which lies so in memory.
+    /// The filter as `float32`; it lies so in memory.
     fn filter<'a>(&self, known: &Known<'a>, layout: Filter) -> Cow<'a, [f32]> {
         let filter = known.numbers(self.filter);
         let Some(factors) = self.factors.map(|factors| known.numbers(factors)) else { return filter };
@@ -78,26 +78,9 @@ impl Pixels {
     pub(crate) fn new(input: usize, output: usize) -> Self {
         Self { input, output }
     }
-
-    /// Writes pixels of so many channels, in elements of so many bytes, apart; whether that can be.
-    pub(super) fn write_apart(&mut self, apart: Apart, channels: usize, size: usize) -> bool {
-        let pixel = apart.of_pixels(channels, size);
-        self.output = pixel.unwrap_or(self.output);
-        pixel.is_some()
-    }
-
-    /// Reads pixels of so many channels, in elements of so many bytes, apart.
-    pub(super) fn read_apart(&mut self, apart: Apart, channels: usize, size: usize) {
-        self.input = apart.of_pixels(channels, size).unwrap_or(self.input);
-    }
 }
 
-/// Whether images of such pixels are a step's first read.
-pub(super) fn is_image(read: usize, apart: Apart, channels: usize, size: usize) -> bool {
-    read == 0 && apart.of_pixels(channels, size).is_some()
-}
-
-/// Bytes of a number.
+/// Bytes of a `float32`.
 const NUMBER: usize = size_of::<f32>();
 
 /// A convolution in words.
@@ -106,14 +89,14 @@ pub(super) fn describe(conv: &Conv2d) -> String {
     format!("packed product {h}x{w}x{in_channels} -> {out_channels}, filter {kh}x{kw}, stride {stride:?}")
 }
 
-/// How many numbers a convolution multiplies, as a plain sum of products.
+/// Multiplications of a convolution, as a plain sum of products.
 pub(super) fn products(conv: &Conv2d) -> u64 {
     let [height, width] = if conv.transposed { conv.input } else { conv.output().unwrap_or_default() };
     let [kh, kw] = conv.kernel;
     times(&[conv.batch, height, width, conv.out_channels, kh, kw, conv.in_channels / conv.groups.max(1)])
 }
 
-/// How many numbers a depthwise convolution multiplies.
+/// Multiplications of a depthwise convolution.
 pub(super) fn depthwise_products(geometry: &Depthwise) -> u64 {
     let ([height, width], [kh, kw]) = (geometry.output().unwrap_or_default(), geometry.kernel);
     times(&[geometry.batch, height, width, geometry.channels, kh, kw])
@@ -154,19 +137,6 @@ impl Step for Convolution {
         conv2d(context.isa, context.par, &self.conv, input, weights.packed(&context.known), &then, output);
     }
 
-    fn write_apart(&mut self, apart: Apart) -> bool {
-        self.pixels.write_apart(apart, self.conv.out_channels, NUMBER)
-    }
-
-    /// Neighbouring taps count as one only where nothing lies between pixels, so filters of many read a copy.
-    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
-        self.conv.kernel == [1, 1] && is_image(read, apart, self.conv.in_channels, NUMBER)
-    }
-
-    fn read_apart(&mut self, _: usize, apart: Apart) {
-        self.pixels.read_apart(apart, self.conv.in_channels, NUMBER);
-    }
-
     fn describe(&self) -> String {
         describe(&self.conv)
     }
@@ -178,13 +148,9 @@ impl Step for Convolution {
     fn work(&self) -> Work {
         Work { floats: products(&self.conv), ..Work::default() }
     }
-
-    fn rows(&self) -> Option<&dyn Rows> {
-        Some(self)
-    }
 }
 
-/// The vertical geometry of a convolution of elements of so many bytes.
+/// The vertical geometry of a convolution with elements of `size` bytes.
 pub(super) fn window(conv: &Conv2d, pixels: Pixels, size: usize) -> Option<Window> {
     let [height, width] = conv.output()?;
     let reach = (conv.kernel[0] - 1) * conv.dilation[0];
@@ -228,7 +194,7 @@ impl Rows for Convolution {
     }
 }
 
-/// A pixelwise convolution of an image whose channels are multiplied first, by numbers that are known only when it runs (the
+/// A pixelwise convolution of an image whose channels are multiplied first, by factors that are known only when it runs (the
 /// gate of squeeze and excite). It multiplies its weights instead, of which there are fewer.
 pub(crate) struct Gated {
     pub(crate) convolution: Convolution,
@@ -252,18 +218,6 @@ impl Step for Gated {
         let (gated, output) = (elements_mut(buffers.scratch), elements_mut(buffers.output));
         packed::gate(context.isa, context.par, conv, weights.packed(&context.known), gate, gated);
         conv2d(context.isa, context.par, conv, (input, pixels.input), gated, &then, (output, pixels.output));
-    }
-
-    fn write_apart(&mut self, apart: Apart) -> bool {
-        self.convolution.write_apart(apart)
-    }
-
-    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
-        self.convolution.reads_apart(read, apart)
-    }
-
-    fn read_apart(&mut self, read: usize, apart: Apart) {
-        self.convolution.read_apart(read, apart);
     }
 
     fn describe(&self) -> String {
@@ -316,18 +270,6 @@ impl Step for Winograd {
         winograd::winograd(isa, par, &self.conv, self.output, input, packed, bias, &then, scratch, output);
     }
 
-    fn write_apart(&mut self, apart: Apart) -> bool {
-        self.pixels.write_apart(apart, self.conv.out_channels, NUMBER)
-    }
-
-    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
-        is_image(read, apart, self.conv.in_channels, NUMBER)
-    }
-
-    fn read_apart(&mut self, _: usize, apart: Apart) {
-        self.pixels.read_apart(apart, self.conv.in_channels, NUMBER);
-    }
-
     fn describe(&self) -> String {
         let Conv2d { input: [h, w], in_channels, out_channels, .. } = self.conv;
         format!("Winograd {:?} {h}x{w}x{in_channels} -> {out_channels}, filter 3x3", self.output)
@@ -375,22 +317,6 @@ impl Step for DepthwiseConvolution {
         depthwise::depthwise(isa, par, &self.geometry, input, packed, &then, output);
     }
 
-    fn write_apart(&mut self, apart: Apart) -> bool {
-        self.pixels.write_apart(apart, self.geometry.channels, NUMBER)
-    }
-
-    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
-        is_image(read, apart, self.geometry.channels, NUMBER)
-    }
-
-    fn read_apart(&mut self, _: usize, apart: Apart) {
-        self.pixels.read_apart(apart, self.geometry.channels, NUMBER);
-    }
-
-    fn rows(&self) -> Option<&dyn Rows> {
-        Some(self)
-    }
-
     fn describe(&self) -> String {
         let Depthwise { input: [h, w], channels, kernel: [kh, kw], stride, .. } = self.geometry;
         format!("depthwise {h}x{w}x{channels}, filter {kh}x{kw}, stride {stride:?}")
@@ -405,7 +331,7 @@ impl Step for DepthwiseConvolution {
     }
 }
 
-/// The vertical geometry of a depthwise convolution of elements of so many bytes.
+/// The vertical geometry of a depthwise convolution with elements of `size` bytes.
 pub(super) fn depthwise_window(geometry: &Depthwise, pixels: Pixels, size: usize) -> Option<Window> {
     let Depthwise { batch, channels, input, kernel, stride, padding, dilation } = *geometry;
     let image = Conv2d { batch, input, kernel, stride, padding, dilation, ..Conv2d::linear(1, channels, channels) };

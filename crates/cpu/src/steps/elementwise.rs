@@ -13,7 +13,7 @@ const PIECE: usize = 4 * 1024;
 /// Elements that are computed together where nothing follows: every piece begins anew to fetch ahead.
 const LONG_PIECE: usize = 16 * 1024;
 
-/// `with_function!(kind, f => use of f)`, compiled for each function of two numbers.
+/// `with_function!(kind, f => use of f)`, compiled for each function of two `float32`.
 macro_rules! with_function {
     ($kind:expr, $f:ident => $use:expr) => {
         with_function!(rows $kind, $f, $use;
@@ -129,7 +129,7 @@ impl Step for Softmax {
     }
 }
 
-/// What numbers along adjacent dimensions become.
+/// The sum, mean, largest or smallest element along adjacent dimensions.
 pub(crate) struct Reduce {
     pub(crate) of: Reduction,
     pub(crate) axis: Axis,

@@ -1,7 +1,6 @@
 //! Windows over images, and images in other sizes.
 
-use super::convolution::is_image;
-use super::{After, Apart, Context, Following, Pixels, Step, elements, elements_mut};
+use super::{After, Context, Following, Pixels, Step, elements, elements_mut};
 use crate::memory::Buffers;
 use sconce_kernels::resize::{Filter, Resize, nearest, resample};
 use sconce_kernels::windows::{Windows, argmax_pool, avg_pool, max_pool};
@@ -13,8 +12,18 @@ pub(crate) enum PoolKind {
     Mean,
     /// The largest element.
     Max,
-    /// The largest of signed bytes.
+    /// The largest element, of int8.
     MaxInt8,
+}
+
+impl PoolKind {
+    /// Bytes of an element.
+    pub(crate) fn size(self) -> usize {
+        match self {
+            Self::Mean | Self::Max => size_of::<f32>(),
+            Self::MaxInt8 => 1,
+        }
+    }
 }
 
 /// One number per window.
@@ -23,16 +32,6 @@ pub(crate) struct Pool {
     pub(crate) windows: Windows,
     pub(crate) after: Vec<After>,
     pub(crate) pixels: Pixels,
-}
-
-impl Pool {
-    /// Bytes of an element.
-    fn size(&self) -> usize {
-        match self.kind {
-            PoolKind::Mean | PoolKind::Max => size_of::<f32>(),
-            PoolKind::MaxInt8 => 1,
-        }
-    }
 }
 
 impl Step for Pool {
@@ -48,18 +47,6 @@ impl Step for Pool {
             }
         }
         then.finish(context, elements_mut(output));
-    }
-
-    fn write_apart(&mut self, apart: Apart) -> bool {
-        self.after.is_empty() && self.pixels.write_apart(apart, self.windows.channels, self.size())
-    }
-
-    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
-        is_image(read, apart, self.windows.channels, self.size())
-    }
-
-    fn read_apart(&mut self, _: usize, apart: Apart) {
-        self.pixels.read_apart(apart, self.windows.channels, self.size());
     }
 
     fn describe(&self) -> String {
@@ -97,10 +84,6 @@ impl Step for ResizeNearest {
         let output: &mut [f32] = elements_mut(buffers.output);
         nearest(context.par, &self.resize, false, input, (output, self.pixels.output));
         then.finish(context, output);
-    }
-
-    fn write_apart(&mut self, apart: Apart) -> bool {
-        self.after.is_empty() && self.pixels.write_apart(apart, self.resize.inner, size_of::<f32>())
     }
 
     fn describe(&self) -> String {

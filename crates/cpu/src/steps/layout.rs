@@ -3,6 +3,7 @@
 use super::{Apart, Context, Step};
 use crate::memory::Buffers;
 use sconce_kernels::copy::{Copy, contiguous_strides, copy};
+use std::fmt;
 
 /// A copy between two layouts: transposes and slices.
 pub(crate) struct Rearrange {
@@ -37,16 +38,9 @@ impl Rearrange {
         let inside = whole && start % width + along < width;
         inside.then(|| (spread(start), strides.iter().map(|&step| spread(step)).collect()))
     }
-}
 
-impl Step for Rearrange {
-    fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
-        let layout = Copy { shape: &self.shape, from_strides: &self.strides, to_strides: &self.to_strides };
-        let from = &buffers.read(0)[self.start * self.size..];
-        copy(context.isa, context.par, self.size, &layout, from, buffers.output);
-    }
-
-    fn write_apart(&mut self, apart: Apart) -> bool {
+    /// Writes rows apart from now on; whether it can.
+    pub(crate) fn write_apart(&mut self, apart: Apart) -> bool {
         let spread = self.spread(0, &self.to_strides, apart);
         let can = spread.is_some();
         if let Some((_, strides)) = spread {
@@ -55,14 +49,31 @@ impl Step for Rearrange {
         can
     }
 
-    fn reads_apart(&self, _: usize, apart: Apart) -> bool {
+    /// Whether it can read rows that lie apart.
+    pub(crate) fn reads_apart(&self, apart: Apart) -> bool {
         self.spread(self.start, &self.strides, apart).is_some()
     }
 
-    fn read_apart(&mut self, _: usize, apart: Apart) {
+    /// Reads them so from now on.
+    pub(crate) fn read_apart(&mut self, apart: Apart) {
         if let Some((start, strides)) = self.spread(self.start, &self.strides, apart) {
             (self.start, self.strides) = (start, strides);
         }
+    }
+}
+
+/// Its steps in memory.
+impl fmt::Display for Rearrange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "from {} in steps of {:?} to steps of {:?}", self.start, self.strides, self.to_strides)
+    }
+}
+
+impl Step for Rearrange {
+    fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
+        let layout = Copy { shape: &self.shape, from_strides: &self.strides, to_strides: &self.to_strides };
+        let from = &buffers.read(0)[self.start * self.size..];
+        copy(context.isa, context.par, self.size, &layout, from, buffers.output);
     }
 
     fn describe(&self) -> String {
@@ -91,7 +102,7 @@ pub(crate) struct ConcatPart {
 }
 
 impl Concat {
-    /// Inputs of so many bytes per turn.
+    /// Inputs of `widths` bytes per turn.
     pub(crate) fn new(rows: usize, widths: &[usize]) -> Self {
         let mut total = 0;
         let parts = widths.iter().map(|&width| {
@@ -100,6 +111,35 @@ impl Concat {
         });
         let parts = parts.collect();
         Self { rows, parts, all: Apart { width: total, stride: total } }
+    }
+
+    /// Writes rows apart from now on; whether it can.
+    pub(crate) fn write_apart(&mut self, apart: Apart) -> bool {
+        let rows_alike = apart.width == self.all.width;
+        if rows_alike {
+            self.all = apart;
+        }
+        rows_alike
+    }
+
+    /// Whether it can read this one of its parts with rows that lie apart.
+    pub(crate) fn reads_apart(&self, read: usize, apart: Apart) -> bool {
+        self.parts.get(read).is_some_and(|part| part.width == apart.width)
+    }
+
+    /// Reads it so from now on.
+    pub(crate) fn read_apart(&mut self, read: usize, apart: Apart) {
+        if let Some(part) = self.parts.get_mut(read) {
+            part.from = apart.stride;
+        }
+    }
+}
+
+/// The bytes of each part in a row: where they start, how many there are, and how far they are from the next row's in the part.
+impl fmt::Display for Concat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rows {} apart", self.all.stride)?;
+        self.parts.iter().try_for_each(|ConcatPart { start, width, from }| write!(f, ", {start}+{width}/{from}"))
     }
 }
 
@@ -110,28 +150,6 @@ impl Step for Concat {
             let layout = Copy { shape: &shape, from_strides: &[part.from, 1], to_strides: &[self.all.stride, 1] };
             copy(context.isa, context.par, 1, &layout, buffers.read(index), &mut buffers.output[part.start..]);
         }
-    }
-
-    fn write_apart(&mut self, apart: Apart) -> bool {
-        let rows_alike = apart.width == self.all.width;
-        if rows_alike {
-            self.all = apart;
-        }
-        rows_alike
-    }
-
-    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
-        self.parts.get(read).is_some_and(|part| part.width == apart.width)
-    }
-
-    fn read_apart(&mut self, read: usize, apart: Apart) {
-        if let Some(part) = self.parts.get_mut(read) {
-            part.from = apart.stride;
-        }
-    }
-
-    fn concat(&mut self) -> Option<&mut Concat> {
-        Some(self)
     }
 
     fn describe(&self) -> String {

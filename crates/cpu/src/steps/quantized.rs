@@ -1,11 +1,8 @@
-//! Convolutions and linear layers of bytes.
+//! Convolutions and linear layers of int8.
 
-use super::convolution::{
-    depthwise_partly, depthwise_products, depthwise_window, describe, is_image, partly, products, window,
-};
+use super::convolution::{depthwise_partly, depthwise_products, depthwise_window, describe, partly, products, window};
 use super::{
-    After, Apart, Context, Filter, Following, Part, Pixels, ROW_HEAD, Rows, Step, Tail, Window, Work, elements,
-    elements_mut,
+    After, Context, Filter, Following, Part, Pixels, ROW_HEAD, Rows, Step, Tail, Window, Work, elements, elements_mut,
 };
 use crate::memory::Buffers;
 use crate::weights::{Lengths, Weights};
@@ -17,7 +14,7 @@ use sconce_kernels::packed::int8::{self, Kind, Line, Quantization};
 use sconce_kernels::packed::{self, Conv2d};
 use sconce_kernels::winograd;
 
-/// Bytes in, bytes out, with scales that are known.
+/// int8 in, int8 out, with scales that are known.
 pub(crate) struct ConvolutionInt8 {
     pub(crate) node: usize,
     pub(crate) conv: Conv2d,
@@ -31,7 +28,7 @@ pub(crate) struct ConvolutionInt8 {
     pub(crate) pixels: Pixels,
 }
 
-/// A filter's bytes, as the kernel takes them.
+/// A filter of int8, as the kernel takes it.
 fn bytes<'a>(context: &Context<'a>, filter: ValueId, layout: Filter) -> packed::Filter<'a, i8> {
     let bytes = context.known.signed_bytes(filter);
     match layout {
@@ -72,15 +69,6 @@ impl ConvolutionInt8 {
     }
 }
 
-/// Takes what follows, if nothing does yet.
-fn take(own: &mut Tail, tail: Tail) -> bool {
-    let free = own.is_nothing();
-    if free {
-        *own = tail;
-    }
-    free
-}
-
 /// Weights of an output channel.
 fn taps(conv: &Conv2d) -> usize {
     conv.kernel[0] * conv.kernel[1] * conv.in_channels / conv.groups
@@ -96,22 +84,6 @@ impl Step for ConvolutionInt8 {
         int8::conv2d(context.isa, context.par, &self.conv, how, input, packed, output, scratch);
     }
 
-    fn write_apart(&mut self, apart: Apart) -> bool {
-        self.pixels.write_apart(apart, self.conv.out_channels, 1)
-    }
-
-    fn take_tail(&mut self, tail: Tail) -> bool {
-        take(&mut self.tail, tail)
-    }
-
-    fn takes_unsigned(&self, isa: Isa) -> bool {
-        int8::reads_unsigned(isa, &self.conv)
-    }
-
-    fn read_unsigned(&mut self) {
-        self.quantization.unsigned.input = true;
-    }
-
     fn describe(&self) -> String {
         let place = if self.quantization.unsigned.input { " in place" } else { "" };
         format!("bytes{place}: {}{}", describe(&self.conv), self.tail)
@@ -123,10 +95,6 @@ impl Step for ConvolutionInt8 {
 
     fn work(&self) -> Work {
         Work { bytes: products(&self.conv), ..Work::default() }
-    }
-
-    fn rows(&self) -> Option<&dyn Rows> {
-        (!self.tail.adds()).then_some(self)
     }
 }
 
@@ -154,7 +122,7 @@ impl Rows for ConvolutionInt8 {
     }
 }
 
-/// A three by three convolution of bytes by Winograd's method, which gives the same bytes.
+/// A three by three convolution of int8 by Winograd's method, which gives the same results.
 pub(crate) struct WinogradInt8(pub(crate) ConvolutionInt8);
 
 impl WinogradInt8 {
@@ -182,22 +150,6 @@ impl Step for WinogradInt8 {
         winograd::int8::winograd(context.isa, context.par, conv, how, input, weights, output, scratch);
     }
 
-    fn write_apart(&mut self, apart: Apart) -> bool {
-        self.0.write_apart(apart)
-    }
-
-    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
-        is_image(read, apart, self.0.conv.in_channels, 1)
-    }
-
-    fn read_apart(&mut self, _: usize, apart: Apart) {
-        self.0.pixels.read_apart(apart, self.0.conv.in_channels, 1);
-    }
-
-    fn take_tail(&mut self, tail: Tail) -> bool {
-        self.0.take_tail(tail)
-    }
-
     fn describe(&self) -> String {
         let Conv2d { input: [h, w], in_channels, out_channels, .. } = self.0.conv;
         format!("bytes: Winograd Four {h}x{w}x{in_channels} -> {out_channels}, filter 3x3{}", self.0.tail)
@@ -212,7 +164,7 @@ impl Step for WinogradInt8 {
     }
 }
 
-/// A convolution of each channel of bytes by itself.
+/// A convolution of each channel of int8 by itself.
 pub(crate) struct DepthwiseInt8 {
     pub(crate) node: usize,
     pub(crate) geometry: Depthwise,
@@ -269,35 +221,6 @@ impl Step for DepthwiseInt8 {
         depthwise::int8::depthwise(isa, par, &self.geometry, input, packed, how, output);
     }
 
-    fn write_apart(&mut self, apart: Apart) -> bool {
-        self.pixels.write_apart(apart, self.geometry.channels, 1)
-    }
-
-    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
-        is_image(read, apart, self.geometry.channels, 1)
-    }
-
-    fn read_apart(&mut self, _: usize, apart: Apart) {
-        self.pixels.read_apart(apart, self.geometry.channels, 1);
-    }
-
-    fn take_tail(&mut self, tail: Tail) -> bool {
-        take(&mut self.tail, tail)
-    }
-
-    fn make_unsigned(&mut self) -> bool {
-        match &mut self.tail {
-            Tail::Nothing => self.quantization.unsigned.output = true,
-            Tail::LookUp(table, _) => table.iter_mut().for_each(|byte| *byte ^= 0x80),
-            Tail::Add(_) => return false,
-        }
-        true
-    }
-
-    fn rows(&self) -> Option<&dyn Rows> {
-        (!self.tail.adds()).then_some(self)
-    }
-
     fn describe(&self) -> String {
         let Depthwise { input: [h, w], channels, kernel: [kh, kw], stride, .. } = self.geometry;
         format!("bytes: depthwise {h}x{w}x{channels}, filter {kh}x{kw}, stride {stride:?}{}", self.tail)
@@ -308,7 +231,7 @@ impl Step for DepthwiseInt8 {
     }
 }
 
-/// Rows of bytes, each with its scale and zero, in; numbers out.
+/// Rows of int8, each with its scale and zero, in; `float32` out.
 pub(crate) struct ConvolutionDynamic {
     pub(crate) node: usize,
     pub(crate) conv: Conv2d,

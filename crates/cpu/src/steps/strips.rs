@@ -1,6 +1,6 @@
 //! Convolutions in a row, computed together in strips.
 //!
-//! The first layers of image networks make more numbers than the second-level cache holds, and each would be written to
+//! The first layers of image networks make larger images than the second-level cache holds, and each would be written to
 //! memory and read back. Here a chain of convolutions, each the only reader of the one before, makes a few rows of the
 //! last output at a time, and of everything in between only the rows that these need. Rows that the next strip needs again
 //! stay; nothing is computed twice, but where threads part the image.
@@ -10,15 +10,13 @@
 //!           ├ kept ┤ new ┤        ├ kept ┤ new ┤
 //! ```
 
-use super::{After, Apart, Context, Following, Step, Work};
+use super::{After, Choice, Context, Following, Step, Work};
+use crate::cost;
 use crate::memory::{ALIGN, Buffers};
 use sconce_kernels::epilogue::Then;
 use sconce_kernels::{Isa, Serial, split};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Bytes of rows in between that a strip aims at: they and the weights fit the second-level cache.
-const TOGETHER: usize = 640 * 1024;
 
 /// A step that can compute some rows of its image from some rows of its input.
 pub(crate) trait Rows {
@@ -84,7 +82,7 @@ pub(crate) struct Part<'a> {
 
 /// Steps of which each reads what the one before makes.
 pub(crate) struct Strips {
-    stages: Vec<Box<dyn Step>>,
+    stages: Vec<Choice>,
     windows: Vec<Window>,
     /// Rows of the last output in a strip.
     rows: usize,
@@ -96,31 +94,30 @@ pub(crate) struct Strips {
 }
 
 impl Strips {
-    /// Joins steps, whose windows [`Strips::windows`] gave.
-    pub(crate) fn new(stages: Vec<Box<dyn Step>>, windows: Vec<Window>, isa: Isa, width: usize) -> Self {
-        let height = height(&windows);
-        let tasks = tasks(width, height);
+    /// Joins steps, which have these windows.
+    pub(crate) fn new(stages: Vec<Choice>, windows: Vec<Window>, isa: Isa, width: usize) -> Self {
         let scratch = stages.iter().filter_map(|stage| Some(stage.rows()?.row_scratch(isa))).max().unwrap_or(0);
+        let height = windows.last().map_or(0, |window| window.rows[1]);
+        let tasks = cost::parts(width, height);
         let part = height.div_ceil(tasks);
-        let held = |rows: usize| held(&windows, rows);
-        let rows = (1..=part).rev().find(|&rows| held(rows).iter().sum::<usize>() <= TOGETHER).unwrap_or(1);
-        let mut held = held(rows);
+        let rows = cost::rows_of_strip(part, |rows| held(&windows, rows).iter().sum());
+        let mut held = held(&windows, rows);
         held.push(scratch.next_multiple_of(ALIGN));
         Self { stages, windows, rows, held, tasks, at_once: width.clamp(1, tasks.max(1)) }
     }
 
-    /// The windows of steps that are better computed together: if the image has rows enough for all threads, and the rows
-    /// that two neighbours both compute, where their parts meet, are few.
-    pub(crate) fn windows<'a>(stages: impl Iterator<Item = &'a dyn Step>, width: usize) -> Option<Vec<Window>> {
-        let windows = stages.map(|stage| stage.rows()?.window()).collect::<Option<Vec<Window>>>()?;
-        let height = height(&windows);
-        let part = height.div_ceil(tasks(width, height).max(1));
-        let between = windows.iter().skip(1).rev();
-        let (seen, own) = between.fold((part, part), |(seen, own), window| {
-            (seen.saturating_sub(1) * window.stride + window.reach + 1, own * window.stride)
-        });
-        let pays = windows.len() > 1 && height > 1 && part > 1 && (width == 1 || 4 * seen <= 5 * own);
-        pays.then_some(windows)
+    /// Changes the first stage, which reads the image.
+    pub(crate) fn change_first(&mut self, change: impl FnOnce(&mut Choice) -> bool) -> bool {
+        let changed = self.stages.first_mut().is_some_and(change);
+        self.measure();
+        changed
+    }
+
+    /// Changes the last stage, which writes the result.
+    pub(crate) fn change_last(&mut self, change: impl FnOnce(&mut Choice) -> bool) -> bool {
+        let changed = self.stages.last_mut().is_some_and(change);
+        self.measure();
+        changed
     }
 
     /// Takes the windows anew, of steps that read or write their rows otherwise now.
@@ -169,16 +166,6 @@ impl Strips {
             state.ensure(last, &strip, &then, &mut output[place]);
         }
     }
-}
-
-/// Rows of the last output.
-fn height(windows: &[Window]) -> usize {
-    windows.last().map_or(0, |window| window.rows[1])
-}
-
-/// How many parts the rows of an image are given out in.
-fn tasks(width: usize, height: usize) -> usize {
-    if width > 1 { (2 * width).min(height) } else { 1 }
 }
 
 /// Bytes of the rows between stages, for strips of so many rows of the last output.
@@ -285,25 +272,8 @@ impl Step for Strips {
         });
     }
 
-    fn write_apart(&mut self, apart: Apart) -> bool {
-        let can = self.stages.last_mut().is_some_and(|stage| stage.write_apart(apart));
-        self.measure();
-        can
-    }
-
-    fn reads_apart(&self, read: usize, apart: Apart) -> bool {
-        read == 0 && self.stages.first().is_some_and(|stage| stage.reads_apart(read, apart))
-    }
-
-    fn read_apart(&mut self, read: usize, apart: Apart) {
-        if let Some(stage) = self.stages.first_mut() {
-            stage.read_apart(read, apart);
-        }
-        self.measure();
-    }
-
     fn describe(&self) -> String {
-        let stages: Vec<String> = self.stages.iter().map(|stage| stage.describe()).collect();
+        let stages: Vec<String> = self.stages.iter().map(|stage| stage.as_step().describe()).collect();
         format!("strips of {} rows of: {}", self.rows, stages.join("; "))
     }
 
@@ -312,7 +282,7 @@ impl Step for Strips {
     }
 
     fn work(&self) -> Work {
-        self.stages.iter().map(|stage| stage.work()).fold(Work::default(), Work::plus)
+        self.stages.iter().map(|stage| stage.as_step().work()).fold(Work::default(), Work::plus)
     }
 }
 
@@ -320,49 +290,19 @@ impl Step for Strips {
 mod tests {
     use super::*;
 
-    /// A step that only has a window.
-    struct Layer(Option<Window>);
-
-    impl Step for Layer {
-        fn run(&self, _: &Context<'_>, _: Buffers<'_>) {}
-
-        fn describe(&self) -> String {
-            "a layer".to_owned()
-        }
-
-        fn rows(&self) -> Option<&dyn Rows> {
-            Some(self)
-        }
-    }
-
-    impl Rows for Layer {
-        fn window(&self) -> Option<Window> {
-            self.0
-        }
-
-        fn prepare(&self, _: &Context<'_>) {}
-
-        fn run_rows(&self, _: &Context<'_>, _: Part<'_>, _: &[Then<'_>], _: &mut [u8]) {}
-    }
-
-    /// A filter of `reach + 1` rows that makes an image of `height` rows.
-    fn layer(height: usize, reach: usize, stride: usize) -> Layer {
-        let (rows, bytes) = ([height * stride, height], [1024; 2]);
-        Layer(Some(Window { rows, bytes, elements: bytes[1] / 4, stride, reach, above: reach / 2 }))
-    }
-
-    fn pays(layers: &[Layer], width: usize) -> bool {
-        Strips::windows(layers.iter().map(|layer| layer as &dyn Step), width).is_some()
-    }
-
     #[test]
     fn tasks_that_run_at_a_time_have_scratch_of_their_own() {
-        let strips = |width: usize| {
-            let layers = [layer(32, 0, 1), layer(32, 2, 1)];
-            let windows = Strips::windows(layers.iter().map(|layer| layer as &dyn Step), width).unwrap();
-            Strips::new(layers.map(|layer| Box::new(layer) as Box<dyn Step>).into(), windows, Isa::Scalar, width)
+        // A pixelwise layer and a filter of three rows, of images with rows of 1024 bytes.
+        let layer = |reach: usize| Window {
+            rows: [32, 32],
+            bytes: [1024; 2],
+            elements: 256,
+            stride: 1,
+            reach,
+            above: reach / 2,
         };
-        // Rows of 1024 bytes: all 32 of them, or for each of two threads the ten that a strip of eight reads.
+        let strips = |width: usize| Strips::new(Vec::new(), vec![layer(0), layer(2)], Isa::Scalar, width);
+        // All 32 rows, or for each of two threads the ten that a strip of eight reads.
         assert_eq!((strips(1).tasks, strips(1).scratch()), (1, 32 * 1024));
         assert_eq!((strips(2).tasks, strips(2).scratch()), (4, 2 * 10 * 1024));
         let (mut first, mut second) = ([1], [2]);
@@ -371,38 +311,5 @@ mod tests {
             let one = any_free(&scratch, wanted);
             assert_eq!([one[0], any_free(&scratch, wanted)[0]], [[1, 2], [2, 1]][wanted]);
         }
-    }
-
-    #[test]
-    fn one_thread_computes_no_row_twice() {
-        assert!(pays(&[layer(2, 0, 1), layer(2, 2, 1)], 1));
-        assert!(!pays(&[layer(2, 2, 1)], 1), "a single step");
-        assert!(!pays(&[layer(1, 0, 1), layer(1, 0, 1)], 1), "an image of one row");
-        assert!(!pays(&[layer(8, 0, 1), Layer(None)], 1), "a step that cannot work on rows");
-    }
-
-    /// Two threads take four parts. The first layer's input is there; the last one's filter makes neighbours compute rows
-    /// of the first layer twice, which may be a quarter of them.
-    #[test]
-    fn few_rows_may_be_computed_twice() {
-        let chain = |height: usize, reach: usize| [layer(height, 20, 1), layer(height, reach, 1)];
-        for (height, reach, expected) in [
-            // Parts of 8 and 7 rows, which need 2 more.
-            (32, 2, true),
-            (28, 2, false),
-            // Parts of 16 and 15 rows, which need 4 more.
-            (64, 4, true),
-            (60, 4, false),
-            // Parts of one row are not strips, whatever they need.
-            (5, 0, true),
-            (4, 0, false),
-        ] {
-            assert_eq!(pays(&chain(height, reach), 2), expected, "{height} rows, filter of {}", reach + 1);
-        }
-        // Parts of 2 rows look at 5 rows where 4 are their own.
-        assert!(pays(&[layer(16, 0, 1), layer(8, 2, 2)], 2));
-        // What two layers in a row need adds up: 8 rows, then 10, then 12 where 10 would be the most.
-        assert!(!pays(&[layer(32, 0, 1), layer(32, 2, 1), layer(32, 2, 1)], 2));
-        assert!(pays(&[layer(64, 0, 1), layer(64, 2, 1), layer(64, 2, 1)], 2));
     }
 }

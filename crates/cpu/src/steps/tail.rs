@@ -1,4 +1,4 @@
-//! What a product of bytes does, besides, to each byte that it makes.
+//! What a product of int8 does, besides, to each element that it makes.
 
 use super::{Kind, elements};
 use crate::memory::Buffers;
@@ -9,14 +9,14 @@ use std::fmt;
 /// Where a product finds the other operand of a sum among its reads.
 const OTHER: usize = 1;
 
-/// What follows a product of bytes in its step.
+/// What follows a product of int8 in its step.
 #[derive(Debug, Default)]
 pub(crate) enum Tail {
     #[default]
     Nothing,
     /// A conversion, as a table, and from what to what.
     LookUp(Box<Table>, (Kind, Kind)),
-    /// The sum of each byte with another, which the step reads after the image.
+    /// The sum of each element with another, which the step reads after the image.
     Add(Sum),
 }
 

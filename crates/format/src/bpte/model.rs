@@ -1,6 +1,6 @@
 //! A bundled program as owned values, to be made, changed and written.
 
-use super::{BundledMethodTestCase, File, ValueUnion};
+use super::{BundledMethodTestCase, BundledMethodTestSuite, BundledProgram, File, ValueUnion};
 use crate::builder::{Builder, Slot};
 use crate::{Error, FileKind, ScalarType};
 use std::borrow::{Cow, ToOwned};
@@ -85,12 +85,13 @@ impl<'a> Bundle<'a> {
             let cases = b.tables(&suite.cases, |b, case| {
                 let inputs = b.tables(&case.inputs, write_value);
                 let outputs = b.tables(&case.outputs, write_value);
-                b.table(&[inputs, outputs])
+                BundledMethodTestCase::fields().inputs(inputs).expected_outputs(outputs).write(b)
             });
-            b.table(&[name, cases])
+            BundledMethodTestSuite::fields().method_name(name).test_cases(cases).write(b)
         });
         let program = b.bytes(&self.program, 32);
-        let root = b.table(&[Slot::U32(self.version), suites, program]);
+        let root =
+            BundledProgram::fields().version(self.version).method_test_suites(suites).program(program).write(&mut b);
         b.finish(root, FileKind::Bundle.identifier())
     }
 }
@@ -118,15 +119,17 @@ fn read_value(value: ValueUnion<'_>) -> Option<Value<'_>> {
 }
 
 fn write_value(b: &mut Builder, value: &Value<'_>) -> Slot {
-    let (kind, content) = match value {
+    let whole = super::Value::fields();
+    match value {
         Value::Tensor(tensor) => {
             let data = b.bytes(&tensor.data, 16);
             let (sizes, dim_order) = (b.scalars(&tensor.sizes), b.scalars(&tensor.dim_order));
-            (1, b.table(&[Slot::U8(tensor.dtype.code()), sizes, data, dim_order]))
+            let table = super::Tensor::fields().scalar_type(tensor.dtype.code() as i8);
+            whole.val(ValueUnion::Tensor, table.sizes(sizes).data(data).dim_order(dim_order).write(b))
         }
-        Value::Int(value) => (2, b.table(&[Slot::I64(*value)])),
-        Value::Bool(value) => (3, b.table(&[Slot::Bool(*value)])),
-        Value::Double(value) => (4, b.table(&[Slot::F64(*value)])),
-    };
-    b.table(&[Slot::U8(kind), content])
+        Value::Int(value) => whole.val(ValueUnion::Int, super::Int::fields().int_val(*value).write(b)),
+        Value::Bool(value) => whole.val(ValueUnion::Bool, super::Bool::fields().bool_val(*value).write(b)),
+        Value::Double(value) => whole.val(ValueUnion::Double, super::Double::fields().double_val(*value).write(b)),
+    }
+    .write(b)
 }

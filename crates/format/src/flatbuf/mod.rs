@@ -8,14 +8,16 @@
 //! Three layers:
 //! - [`Table`], [`Vector`] and [`Scalars`] read. Every read is checked against the buffer and falls back to the default,
 //!   so that no bytes whatsoever can make an accessor panic, loop or read outside. No alignment is needed.
-//! - `tables!` turns rows (field id, name, type) into typed views and into a static
-//!   [`Schema`]. A new format is rows, not code.
+//! - `tables!` turns rows (field id, name, type) into typed views, into a static [`Schema`] and, with the feature `write`,
+//!   into what writes them. A new format is rows, not code.
 //! - [`verify`] walks a buffer once along a [`Schema`] and accepts it or says what is wrong where. After it has accepted,
 //!   the fall-backs above are never taken.
 
 mod tables;
 mod verify;
 
+#[cfg(feature = "write")]
+pub(crate) use tables::setter;
 pub(crate) use tables::{accessor, class, kind, tables};
 pub(crate) use verify::{Field, Kind};
 pub use verify::{Schema, verify};

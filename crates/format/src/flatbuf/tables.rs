@@ -1,4 +1,4 @@
-//! Rows in, typed views out.
+//! Rows in, typed views and typed writers out.
 
 /// Declares tables and unions as rows, in the words of the format's schema.
 ///
@@ -22,6 +22,14 @@
 ///
 /// Each table becomes a `Copy` struct with one accessor per row, `root` (a view over a buffer), `verify` (the check of a
 /// buffer) and `is_present`. Each union becomes an enum with a variant per member and `None`.
+///
+/// With the feature `write`, `fields()` begins a table to be written, by the same names: numbers as they are, the rest as what
+/// the builder gave for it, a union as a member and its table.
+///
+/// ```text
+/// let shape = Circle::fields().radius(2).write(b);
+/// Thing::fields().count(3).name(name).shape(Shape::Circle, shape).write(b)
+/// ```
 macro_rules! tables {
     () => {};
     (
@@ -70,12 +78,25 @@ macro_rules! tables {
                 self.0.is_present()
             }
 
+            /// A table of this kind, to be written.
+            #[cfg(feature = "write")]
+            #[allow(dead_code)]
+            pub(crate) fn fields() -> $crate::builder::Fields<$name<'static>> {
+                $crate::builder::Fields::new()
+            }
+
             $($crate::flatbuf::class! {
                 accessor (
                     #[doc = concat!("The field `", stringify!($field), "`, id ", $id, ".")] $(#[doc = ""] #[$note])*
                     $id $field $($default)?
                 ) $kind $($arg)?
             })*
+        }
+
+        #[cfg(feature = "write")]
+        #[allow(dead_code, clippy::wrong_self_convention)]
+        impl $crate::builder::Fields<$name<'static>> {
+            $($crate::flatbuf::class! { setter ($id $field $($default)?) $kind $($arg)? })*
         }
 
         $crate::flatbuf::tables! { $($rest)* }
@@ -273,4 +294,36 @@ macro_rules! accessor {
     };
 }
 
+/// What writes a row. Zero is what readers take for an absent field, unless the row has another default.
+#[cfg(feature = "write")]
+macro_rules! setter {
+    (scalar $t:ident ($id:literal $field:ident)) => {
+        pub(crate) fn $field(self, value: $t) -> Self {
+            self.unless_zero($id, value.into())
+        }
+    };
+    (scalar $t:ident ($id:literal $field:ident $default:literal)) => {
+        pub(crate) fn $field(self, value: $t) -> Self {
+            self.field($id, value.into())
+        }
+    };
+    (union $t:ident ($id:literal $field:ident)) => {
+        pub(crate) fn $field<V: $crate::flatbuf::View<'static>>(
+            self,
+            member: fn(V) -> $t<'static>,
+            table: $crate::builder::Slot,
+        ) -> Self {
+            let code = member(V::over($crate::flatbuf::Table::ABSENT)).code();
+            self.field($id, code.into()).field($id + 1, table)
+        }
+    };
+    ($class:ident $($t:ident)? ($id:literal $field:ident)) => {
+        pub(crate) fn $field(self, value: $crate::builder::Slot) -> Self {
+            self.field($id, value)
+        }
+    };
+}
+
+#[cfg(feature = "write")]
+pub(crate) use setter;
 pub(crate) use {accessor, class, kind, tables};

@@ -233,3 +233,29 @@ fn no_bytes_can_harm() {
     });
     assert!(good > 0 && bad > 0, "{good} accepted, {bad} refused");
 }
+
+/// What rows write they read back, in any order of the fields; a default of its own is stored like any other number.
+#[cfg(feature = "write")]
+#[test]
+fn rows_write_what_they_read() {
+    use crate::builder::Builder;
+    let mut b = Builder::new();
+    let (label, name) = (b.string("label"), b.string("name"));
+    let part = Part::fields().label(label).weight(-0.0).write(&mut b);
+    let other = Other::fields().id(7).write(&mut b);
+    let (sizes, flags, parts) = (b.scalars(&[1i32, -2]), b.scalars(&[true, false]), b.vector(&[part, part]));
+    let all = All::fields().choice(Choice::Other, other).parts(parts).part(part).flags(flags).sizes(sizes).name(name);
+    let all = all.scale(2.5).ratio(0.0).huge(u64::MAX).long(-1).size(0).count(-1).half(9).short(-9).byte(0).flag(true);
+    let root = all.write(&mut b);
+    let bytes = b.finish(root, *b"TEST");
+    All::verify(&bytes).unwrap();
+    let all = All::root(&bytes);
+    assert_eq!((all.flag(), all.tiny(), all.byte(), all.short(), all.half()), (true, -3, 0, -9, 9));
+    assert_eq!((all.count(), all.size(), all.long(), all.huge()), (-1, 0, -1, u64::MAX));
+    assert_eq!((all.ratio(), all.scale(), all.name()), (0.0, 2.5, Some("name")));
+    assert!(all.sizes().iter().eq([1, -2]) && all.flags().iter().eq([true, false]));
+    assert!(all.part().unwrap().weight().is_sign_negative(), "a zero with a sign is stored");
+    assert_eq!(all.parts().iter().map(|part| part.label()).collect::<Vec<_>>(), [Some("label"); 2]);
+    assert!(matches!(all.choice(), Choice::Other(other) if other.id() == 7));
+    assert!(all.raw().is_empty() && all.names().is_empty());
+}

@@ -33,7 +33,7 @@ pub(crate) struct Field {
 /// What a field holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    /// A number of so many bytes.
+    /// A number of n bytes.
     Scalar(usize),
     /// A string.
     Text,
@@ -41,7 +41,7 @@ pub(crate) enum Kind {
     Table(&'static Schema),
     /// A union, by its members' numbers.
     Union(&'static [(u8, &'static Schema)]),
-    /// A vector of numbers of so many bytes each.
+    /// A vector of numbers of n bytes each.
     Scalars(usize),
     /// A vector of strings.
     #[cfg_attr(not(test), expect(dead_code, reason = "rows may say [str], but no format here does so far"))]

@@ -26,6 +26,9 @@ use std::borrow::ToOwned;
 use std::string::{String, ToString};
 use std::vec::Vec;
 
+/// The name that programs have for the backend.
+pub const BACKEND: &str = "GgmlBackend";
+
 /// Most dimensions a tensor can have.
 pub const MAX_RANK: usize = 8;
 
@@ -119,7 +122,7 @@ impl Graph {
         let mut b = Builder::new();
         let numbered: Vec<(i32, &Tensor)> = (0..).zip(&self.tensors).collect();
         let tensors = b.tables(&numbered, |b, (id, tensor)| tensor.write(b, *id));
-        let root = b.table(&[tensors, Slot::Absent, Slot::Absent, Slot::U32(VERSION)]);
+        let root = GraphTable::fields().tensors(tensors).version(VERSION).write(&mut b);
         b.finish(root, FileKind::Ggml.identifier())
     }
 
@@ -165,24 +168,22 @@ impl Tensor {
             _ => (false, false, -1),
         };
         let (ids, codes) = (b.scalars(&ids), b.scalars(&codes));
-        let state = Slot::Bool(matches!(self.role, Role::State(_)));
-        let bytes = Slot::U8(self.element.scalar().map_or(0, |scalar| scalar.size() as u8));
-        b.table(&[
-            Slot::I32(id),
-            Slot::I32(self.element.code()),
-            ne,
-            Slot::I32(self.op.code()),
-            sources,
-            parameters,
-            key,
-            Slot::Bool(input),
-            Slot::Bool(output),
-            Slot::Always(index),
-            ids,
-            codes,
-            bytes,
-            state,
-        ])
+        TensorTable::fields()
+            .id(id)
+            .element(self.element.code())
+            .ne(ne)
+            .op(self.op.code())
+            .src_ids(sources)
+            .op_params(parameters)
+            .data_key(key)
+            .is_input(input)
+            .is_output(output)
+            .input_index(index)
+            .sym_dim_ids(ids)
+            .sym_dim_exprs(codes)
+            .elem_size(self.element.scalar().map_or(0, |scalar| scalar.size() as u8))
+            .is_mutable(matches!(self.role, Role::State(_)))
+            .write(b)
     }
 }
 

@@ -106,7 +106,7 @@ macro_rules! ops {
                 match self { $(Self::$name $({ $($field: _),+ })? => stringify!($name),)* }
             }
 
-            /// Whether it is computed from so many tensors.
+            /// Whether it is computed from `count` tensors.
             pub fn takes(&self, count: usize) -> bool {
                 match self { $(Self::$name $({ $($field: _),+ })? => matches!(count, $sources),)* }
             }

@@ -1,4 +1,4 @@
-//! The tables of a payload.
+//! The FlatBuffers tables of a ggml payload.
 
 use crate::flatbuf::tables;
 

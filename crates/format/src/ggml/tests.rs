@@ -84,7 +84,7 @@ fn payloads_without_identifier_are_read() {
             key,
             Slot::Bool(input),
             none,
-            Slot::Always(if input { 0 } else { -1 }),
+            Slot::I32(if input { 0 } else { -1 }),
         ])
     };
     let x = leaf(&mut b, 10, &[4, 2], None, true);
@@ -93,18 +93,8 @@ fn payloads_without_identifier_are_read() {
     let y = b.table(&[Slot::I32(30), Slot::Absent, ne, Slot::I32(20), sources]);
     let (ne, sources, slope) = (b.scalars(&[3i64, 2]), b.scalars(&[30i32]), b.scalars(&0.25f32.to_le_bytes()));
     let none = Slot::Absent;
-    let z = b.table(&[
-        Slot::I32(40),
-        none,
-        ne,
-        Slot::I32(3),
-        sources,
-        slope,
-        none,
-        none,
-        Slot::Bool(true),
-        Slot::Always(0),
-    ]);
+    let z =
+        b.table(&[Slot::I32(40), none, ne, Slot::I32(3), sources, slope, none, none, Slot::Bool(true), Slot::I32(0)]);
     let tensors = b.vector(&[x, w, y, z]);
     let root = b.table(&[tensors]);
     let graph = Graph::read(&b.finish(root, [0; 4])).unwrap();

@@ -1,6 +1,6 @@
 //! A data file as owned values, to be made, changed and written.
 
-use super::{File, HEAD_BYTES, Header};
+use super::{DataSegment, File, FlatTensor, HEAD_BYTES, Header, NamedData, TensorLayout};
 use crate::builder::{Builder, Pieces, Segments, Slot, splice};
 use crate::{Error, FileKind, ScalarType};
 use std::borrow::{Cow, ToOwned};
@@ -71,12 +71,13 @@ impl<'a> Data<'a> {
             let key = b.string(&entry.key);
             let layout = entry.layout.as_ref().map_or(Slot::Absent, |layout| {
                 let (sizes, dim_order) = (b.scalars(&layout.sizes), b.scalars(&layout.dim_order));
-                b.table(&[Slot::U8(layout.dtype.code()), sizes, dim_order])
+                let table = TensorLayout::fields().scalar_type(layout.dtype.code() as i8);
+                table.sizes(sizes).dim_order(dim_order).write(b)
             });
-            b.table(&[key, Slot::U32(segment), layout])
+            NamedData::fields().key(key).segment_index(segment).tensor_layout(layout).write(b)
         });
-        let ranges = segments.tables(&mut b);
-        let root = b.table(&[Slot::U32(self.version), ranges, named]);
+        let ranges = segments.tables(&mut b, |offset, size| DataSegment::fields().offset(offset).size(size));
+        let root = FlatTensor::fields().version(self.version).segments(ranges).named_data(named).write(&mut b);
         assemble(&b.finish(root, FileKind::Tensors.identifier()), &segments.data, alignment)
     }
 }

@@ -1,5 +1,6 @@
-//! What a program must obey beyond being well-formed. Run once by `File::parse`; everything that later indexes a value
-//! table, a segment or an instruction list relies on it.
+//! The rules of a program beyond those of FlatBuffers: indices are in range, segments lie inside the file, tensors have
+//! known types and bounded sizes. `File::parse` checks them once; everything that later indexes a value table, a segment or
+//! an instruction list relies on it.
 //!
 //! Planned memory is not held against the declared buffer sizes: exporters are known to declare too little, and the
 //! runtime sizes its arenas from the tensors.
@@ -12,12 +13,12 @@ use crate::{Error, Place, Rule, ScalarType};
 
 type Checked = Result<(), Error>;
 
-/// How many times the file the payloads of a method's delegates may be, and what they may be in any case. Delegates share
-/// payloads that are alike, but each is imported for itself.
+/// The payloads of a method's delegates may have `MOST_SHARED` times the bytes of the file together, or `FEW_SHARED` bytes.
+/// Delegates share payloads that are equal, but each is imported for itself.
 const MOST_SHARED: u64 = 16;
 const FEW_SHARED: u64 = 64 << 20;
-/// How many items the lists that a method's calls name may have in all, if the file has fewer bytes. Calls share lists, but
-/// each looks at all items for itself.
+/// The lists that a method's calls name may have as many items together as the file has bytes, or `FEW_LISTED`. Calls share
+/// lists, but each reads all items for itself.
 const FEW_LISTED: u64 = 1 << 20;
 
 /// Positions in messages; files cannot hold more than 32 bits' worth of anything.

@@ -1,4 +1,4 @@
-//! The tables of a program file.
+//! The FlatBuffers tables of a `.pte` file, with the names and ids that its schema gives their fields.
 
 use crate::ScalarType;
 use crate::flatbuf::tables;

@@ -26,6 +26,9 @@ pub use schema::*;
 use crate::flatbuf::{self, Scalar, Vector};
 use crate::{Error, FileKind};
 
+/// The name that programs have for the backend.
+pub const BACKEND: &str = "XnnpackBackend";
+
 /// Most dimensions a value can have.
 pub const MAX_RANK: usize = 6;
 

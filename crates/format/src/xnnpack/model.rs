@@ -5,12 +5,15 @@
 
 use super::schema::{self, node_rows};
 use super::{Datatype, EXTERNAL_INPUT, EXTERNAL_OUTPUT, File, NONE};
-use crate::builder::{Builder, Pieces, Slot, pack};
+use crate::builder::{Builder, Fields, Pieces, Slot, pack};
 use crate::flatbuf::Scalars;
 use crate::{Error, FileKind};
 use std::borrow::{Cow, ToOwned};
 use std::string::String;
 use std::vec::Vec;
+
+/// The root of a payload before it is written.
+type Root = Fields<schema::Graph<'static>>;
 
 /// What constants are aligned to, and the FlatBuffers part.
 const ALIGNMENT: usize = 16;
@@ -139,32 +142,37 @@ pub struct Node {
 trait Field {
     /// What the view's accessor gives.
     type Stored<'a>;
+    /// What sets it in a table.
+    type Written;
     fn read(stored: Self::Stored<'_>) -> Self;
-    fn write(&self, b: &mut Builder) -> Slot;
+    fn write(&self, b: &mut Builder) -> Self::Written;
 }
 
 impl Field for u32 {
     type Stored<'a> = u32;
+    type Written = u32;
     fn read(stored: u32) -> u32 {
         stored
     }
-    fn write(&self, _: &mut Builder) -> Slot {
-        Slot::U32(*self)
+    fn write(&self, _: &mut Builder) -> u32 {
+        *self
     }
 }
 
 impl Field for f32 {
     type Stored<'a> = f32;
+    type Written = f32;
     fn read(stored: f32) -> f32 {
         stored
     }
-    fn write(&self, _: &mut Builder) -> Slot {
-        Slot::F32(*self)
+    fn write(&self, _: &mut Builder) -> f32 {
+        *self
     }
 }
 
 impl Field for Vec<u32> {
     type Stored<'a> = Scalars<'a, u32>;
+    type Written = Slot;
     fn read(stored: Scalars<'_, u32>) -> Vec<u32> {
         stored.iter().collect()
     }
@@ -198,8 +206,9 @@ macro_rules! owned {
                 }
 
                 fn write(&self, b: &mut Builder) -> Slot {
-                    let slots = [$(self.$field.write(b)),*];
-                    b.table(&slots)
+                    let fields = schema::$layout::fields();
+                    $(let fields = fields.$field(self.$field.write(b));)*
+                    fields.write(b)
                 }
             }
         )*
@@ -225,10 +234,11 @@ macro_rules! owned {
                 }
             }
 
-            /// The number of the node and its table.
-            fn write(&self, b: &mut Builder) -> (u8, Slot) {
+            /// A step of the graph that is this node.
+            fn write(&self, b: &mut Builder) -> Fields<schema::XNode<'static>> {
+                let step = schema::XNode::fields();
                 match self {
-                    $($($(Operation::$name(node) => ($number, node.write(b)),)+)+)*
+                    $($($(Operation::$name(node) => step.xnode_union(schema::Operation::$name, node.write(b)),)+)+)*
                 }
             }
         }
@@ -291,17 +301,19 @@ impl<'a> Graph<'a> {
         let (data, offsets) = pack(&inline, ALIGNMENT);
         let constants = |b: &mut Builder| {
             let nowhere = b.string("");
-            let mut constants = Vec::from([b.table(&[Slot::U64(0), Slot::U64(0), nowhere])]);
+            let table = schema::ConstantDataOffset::fields;
+            let mut constants = Vec::from([table().named_key(nowhere).write(b)]);
             for (constant, offset) in self.constants.iter().zip(offsets.iter().skip(1)) {
                 constants.push(match constant {
-                    Constant::Bytes(bytes) => b.table(&[Slot::U64(*offset), Slot::U64(bytes.len() as u64)]),
+                    Constant::Bytes(bytes) => table().offset(*offset).size(bytes.len() as u64).write(b),
                     Constant::Named { key, size } => {
                         let key = b.string(key);
-                        b.table(&[Slot::U64(u64::MAX), Slot::U64(*size), key])
+                        table().offset(u64::MAX).size(*size).named_key(key).write(b)
                     }
                 });
             }
-            [Slot::Absent, Slot::Absent, b.vector(&constants)]
+            let constants = b.vector(&constants);
+            schema::Graph::fields().constant_data(constants)
         };
         assemble(&self.flatbuffer(constants, FileKind::Xnnpack.identifier()), &data)
     }
@@ -310,12 +322,13 @@ impl<'a> Graph<'a> {
     /// a constant that has one is empty there.
     pub fn write_without_header(&self) -> Vec<u8> {
         let constants = |b: &mut Builder| {
-            let mut buffers = Vec::from([b.table(&[])]);
+            let mut buffers = Vec::from([schema::Buffer::fields().write(b)]);
             for bytes in self.inline() {
                 let storage = b.bytes(bytes, ALIGNMENT);
-                buffers.push(b.table(&[storage]));
+                buffers.push(schema::Buffer::fields().storage(storage).write(b));
             }
-            [b.vector(&buffers), Slot::Absent, Slot::Absent]
+            let buffers = b.vector(&buffers);
+            schema::Graph::fields().constant_buffer(buffers)
         };
         self.flatbuffer(constants, *b"XN00")
     }
@@ -328,14 +341,15 @@ impl<'a> Graph<'a> {
             .collect()
     }
 
-    /// The FlatBuffers part; `constants` writes its last three fields.
-    fn flatbuffer(&self, constants: impl FnOnce(&mut Builder) -> [Slot; 3], identifier: [u8; 4]) -> Vec<u8> {
+    /// The FlatBuffers part; `constants` begins its root with the constants.
+    fn flatbuffer(&self, constants: impl FnOnce(&mut Builder) -> Root, identifier: [u8; 4]) -> Vec<u8> {
         let mut b = Builder::new();
         let nodes = b.tables(&self.nodes, |b, node| {
-            let (number, operation) = node.operation.write(b);
-            let range =
-                node.output_range.map_or(Slot::Absent, |(low, high)| b.table(&[Slot::F32(low), Slot::F32(high)]));
-            b.table(&[Slot::U8(number), operation, Slot::U32(node.debug_handle), range])
+            let step = node.operation.write(b).debug_handle(node.debug_handle);
+            let range = node.output_range.map_or(Slot::Absent, |(low, high)| {
+                schema::OutputMinMax::fields().output_min(low).output_max(high).write(b)
+            });
+            step.output_min_max(range).write(b)
         });
         let numbered: Vec<_> = (0..).zip(&self.values).collect();
         let values = b.tables(&numbered, |b, (id, value)| write_value(b, *id, value));
@@ -346,9 +360,10 @@ impl<'a> Graph<'a> {
         let (inputs, outputs) = (b.scalars(&external(EXTERNAL_INPUT)), b.scalars(&external(EXTERNAL_OUTPUT)));
         let ids = self.values.iter().filter(|value| value.storage.external().1 != 0);
         let externs = ids.map(|value| value.storage.external().0.saturating_add(1)).max().unwrap_or(0);
-        let [buffers, sizes, data] = constants(&mut b);
+        let root = constants(&mut b);
         let version = b.string(&self.version);
-        let root = b.table(&[version, nodes, values, Slot::U32(externs), inputs, outputs, buffers, sizes, data]);
+        let root = root.version(version).xnodes(nodes).xvalues(values).num_externs(externs);
+        let root = root.input_ids(inputs).output_ids(outputs).write(&mut b);
         b.finish(root, identifier)
     }
 }
@@ -404,34 +419,76 @@ fn read_scales(scales: schema::Scales<'_>) -> Scales {
 fn write_value(b: &mut Builder, id: u32, value: &Value) -> Slot {
     let constant = if let Storage::Constant(index) = value.storage { index + 1 } else { 0 };
     let (external_id, flags) = value.storage.external();
-    let (dtype, rank) = (Slot::I16(i16::from(value.dtype.code())), Slot::U32(value.dims.len() as u32));
     let dims = b.scalars(&value.dims);
-    let tensor =
-        b.table(&[dtype, rank, dims, Slot::U32(constant), Slot::U32(external_id), Slot::U32(flags), Slot::U32(id)]);
-    let (number, parameters) = match &value.quantization {
-        Quantization::None => return b.table(&[Slot::U8(1), tensor]),
-        Quantization::PerChannel { channel_dim, scales } => {
-            let [fp32, _, index, count] = write_scales(b, scales);
-            (1, b.table(&[fp32, Slot::I32(*channel_dim), index, count]))
+    let tensor = schema::TensorValue::fields()
+        .datatype(i16::from(value.dtype.code()))
+        .num_dims(value.dims.len() as u32)
+        .dims(dims)
+        .constant_buffer_idx(constant)
+        .external_id(external_id)
+        .flags(flags)
+        .id_out(id)
+        .write(b);
+    let whole = schema::XValue::fields();
+    match write_quantization(b, &value.quantization) {
+        None => whole.xvalue_union(schema::ValueUnion::TensorValue, tensor),
+        Some(quantized) => {
+            let quantized = quantized.tensor_value(tensor).write(b);
+            whole.xvalue_union(schema::ValueUnion::QuantizedTensorValue, quantized)
         }
-        Quantization::PerTensor { scale, zero_point } => (2, b.table(&[Slot::F32(*scale), Slot::I32(*zero_point)])),
-        Quantization::PerToken { num_nonbatch_dims } => (3, b.table(&[Slot::I32(*num_nonbatch_dims)])),
-        Quantization::PerChannelGroup { channel_dim, group_size, scales } => {
-            let [fp32, bf16, index, count] = write_scales(b, scales);
-            (4, b.table(&[fp32, Slot::I32(*channel_dim), Slot::I32(*group_size), bf16, index, count]))
-        }
-    };
-    let quantized = b.table(&[tensor, Slot::U8(number), parameters]);
-    b.table(&[Slot::U8(2), quantized])
+    }
+    .write(b)
 }
 
-/// Scales as the four fields: fp32, bf16, constant and count.
-fn write_scales(b: &mut Builder, scales: &Scales) -> [Slot; 4] {
-    let none = Slot::Absent;
+/// How elements stand for numbers, if they are none.
+fn write_quantization(
+    b: &mut Builder,
+    quantization: &Quantization,
+) -> Option<Fields<schema::QuantizedTensorValue<'static>>> {
+    use schema::Quantization as Kind;
+    let whole = schema::QuantizedTensorValue::fields();
+    Some(match quantization {
+        Quantization::None => return None,
+        Quantization::PerChannel { channel_dim, scales } => {
+            let [fp32, _] = write_scales(b, scales);
+            let (index, count) = scales.constant();
+            let table = schema::PerChannelQuant::fields().scale(fp32).channel_dim(*channel_dim);
+            whole.quant_params(Kind::PerChannelQuant, table.scale_buffer_idx(index).num_scales(count).write(b))
+        }
+        Quantization::PerTensor { scale, zero_point } => {
+            let table = schema::PerTensorQuant::fields().scale(*scale).zero_point(*zero_point);
+            whole.quant_params(Kind::PerTensorQuant, table.write(b))
+        }
+        Quantization::PerToken { num_nonbatch_dims } => {
+            let table = schema::PerTokenDynamicQuant::fields().num_nonbatch_dims(*num_nonbatch_dims);
+            whole.quant_params(Kind::PerTokenDynamicQuant, table.write(b))
+        }
+        Quantization::PerChannelGroup { channel_dim, group_size, scales } => {
+            let [fp32, bf16] = write_scales(b, scales);
+            let (index, count) = scales.constant();
+            let table = schema::PerChannelGroupQuant::fields().scale(fp32).channel_dim(*channel_dim);
+            let table = table.group_size(*group_size).scale_bf16(bf16).scale_buffer_idx(index).num_scales(count);
+            whole.quant_params(Kind::PerChannelGroupQuant, table.write(b))
+        }
+    })
+}
+
+/// Scales that are here, as fp32 and as bf16.
+fn write_scales(b: &mut Builder, scales: &Scales) -> [Slot; 2] {
     match scales {
-        Scales::Fp32(scales) => [b.scalars(scales), none, none, none],
-        Scales::Bf16(scales) => [none, b.scalars(scales), none, none],
-        Scales::Constant { index, count } => [none, none, Slot::U32(index + 1), Slot::U32(*count)],
+        Scales::Fp32(scales) => [b.scalars(scales), Slot::Absent],
+        Scales::Bf16(scales) => [Slot::Absent, b.scalars(scales)],
+        Scales::Constant { .. } => [Slot::Absent; 2],
+    }
+}
+
+impl Scales {
+    /// The constant that they are in, as the format counts them, and how many they are; zeros if they are here.
+    fn constant(&self) -> (u32, u32) {
+        match self {
+            Scales::Fp32(_) | Scales::Bf16(_) => (0, 0),
+            Scales::Constant { index, count } => (index.saturating_add(1), *count),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a payload must obey beyond being well-formed. Run once by `File::parse`; everything that later looks up values,
+//! The rules of a payload beyond those of FlatBuffers. `File::parse` checks them once; everything that later looks up values,
 //! constants and scales relies on it.
 //!
 //! Not checked here: whether shapes fit together and whether nodes read what earlier nodes wrote. Who runs the graph

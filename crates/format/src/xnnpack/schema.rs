@@ -1,4 +1,4 @@
-//! The tables of a payload.
+//! The FlatBuffers tables of an XNNPACK payload.
 //!
 //! Forty-seven kinds of node share fifteen layouts. `node_rows!` lists each layout once: its fields, which of them are the
 //! ids of values (in: required, then after a comma optional; out), and the nodes laid out so. The views are made from

@@ -16,7 +16,7 @@ fn payloads(program: &[u8]) -> Vec<Vec<u8>> {
     let header = pte::Header::parse(&program[..pte::HEAD_BYTES], size).unwrap();
     let file = pte::File::parse(program, header, size).unwrap();
     let delegates = file.program().execution_plan().iter().flat_map(|plan| plan.delegates().iter().collect::<Vec<_>>());
-    let ours = delegates.filter(|delegate| delegate.id() == Some("XnnpackBackend"));
+    let ours = delegates.filter(|delegate| delegate.id() == Some(BACKEND));
     ours.map(|delegate| match file.delegate_payload(delegate).unwrap() {
         pte::Payload::Inline(bytes) => bytes.to_vec(),
         pte::Payload::Segment(range) => program[range.start as usize..range.end as usize].to_vec(),

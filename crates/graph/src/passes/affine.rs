@@ -38,10 +38,9 @@ pub fn fold_affine(graph: &mut Graph, constants: &dyn Constants) -> usize {
 
 /// Whether a node is a product of floats with a constant filter and bias, and nothing follows.
 fn takes_factors(graph: &Graph, node: &Node) -> bool {
-    let product = matches!(node.op, Op::Conv2d { .. } | Op::DepthwiseConv2d { .. } | Op::Linear { .. });
     let floats = node.reads().all(|value| graph.ty(value).is(ScalarType::Float));
     let known = node.inputs.iter().skip(1).all(|&value| graph.as_constant(value).is_some());
-    product && floats && known && node.then.is_empty() && node.inputs.len() <= 3
+    node.op.is_product() && floats && known && node.then.is_empty() && node.inputs.len() <= 3
 }
 
 /// Bias and factors of a product that is followed by an affine function.

@@ -57,7 +57,7 @@ pub fn compute_in_float(graph: &mut Graph, takes: impl Fn(&Graph, &Node) -> Take
 /// Lets a node read `float32`: all but weights that are constants, or only what the steps after it read.
 fn widen_reads(graph: &mut Graph, wide: &mut HashMap<ValueId, ValueId>, node: &mut Node, takes: Takes) {
     let constant = node.inputs.iter().skip(1).all(|&input| graph.as_constant(input).is_some());
-    let inputs = if has_weights(&node.op) && constant { 1 } else { node.inputs.len() };
+    let inputs = if node.op.is_product() && constant { 1 } else { node.inputs.len() };
     if takes == Takes::InFloat {
         node.inputs.iter_mut().take(inputs).for_each(|input| *input = widen(graph, wide, *input));
     }
@@ -66,11 +66,6 @@ fn widen_reads(graph: &mut Graph, wide: &mut HashMap<ValueId, ValueId>, node: &m
             *value = widen(graph, wide, *value);
         }
     }
-}
-
-/// Whether inputs from the second on are weights.
-fn has_weights(op: &Op) -> bool {
-    matches!(op, Op::Linear { .. } | Op::Conv2d { .. } | Op::DepthwiseConv2d { .. } | Op::ConvTranspose2d { .. })
 }
 
 /// Elements that a computation in floats has to convert.

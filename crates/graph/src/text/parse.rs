@@ -33,8 +33,8 @@ impl std::error::Error for ParseError {}
 pub fn parse(text: &str) -> Result<Graph, ParseError> {
     let mut reader = Reader::default();
     for (index, line) in text.lines().enumerate() {
-        let mut parser = Parser { line: index + 1, rest: line.trim() };
-        if !parser.rest.is_empty() && !parser.rest.starts_with("//") {
+        let mut parser = Parser::new(index + 1, line);
+        if !parser.is_at_end() && !parser.is_at("//") {
             reader.statement(&mut parser)?;
             parser.end()?;
         }
@@ -42,46 +42,67 @@ pub fn parse(text: &str) -> Result<Graph, ParseError> {
     Ok(reader.graph)
 }
 
-/// What is left of a line.
-pub(crate) struct Parser<'a> {
+/// What is left of a line. Other forms that have lines of text read them with it, too.
+pub struct Parser<'a> {
     line: usize,
     rest: &'a str,
 }
 
 impl<'a> Parser<'a> {
-    pub(crate) fn error(&self, expected: &str) -> ParseError {
+    /// The whole of a line, which has this number.
+    pub fn new(line: usize, text: &'a str) -> Self {
+        Self { line, rest: text.trim() }
+    }
+
+    /// The error that something else was expected here.
+    pub fn error(&self, expected: &str) -> ParseError {
         let found = self.rest.chars().take(24).collect();
         ParseError { line: self.line, expected: expected.to_owned(), found }
     }
 
+    /// Whether this comes next.
+    pub fn is_at(&self, sign: &str) -> bool {
+        self.rest.starts_with(sign)
+    }
+
+    /// Whether nothing is left.
+    pub fn is_at_end(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     /// Takes a sign, if it comes next.
-    fn take(&mut self, sign: &str) -> bool {
+    pub fn take(&mut self, sign: &str) -> bool {
         let rest = self.rest.strip_prefix(sign);
         self.rest = rest.unwrap_or(self.rest).trim_start();
         rest.is_some()
     }
 
-    pub(crate) fn expect(&mut self, sign: &str) -> Result<(), ParseError> {
+    /// Takes a sign that must come next.
+    pub fn expect(&mut self, sign: &str) -> Result<(), ParseError> {
         if self.take(sign) { Ok(()) } else { Err(self.error(&format!("'{sign}'"))) }
     }
 
-    fn end(&self) -> Result<(), ParseError> {
-        if self.rest.is_empty() { Ok(()) } else { Err(self.error("the end of the line")) }
+    /// Nothing may be left.
+    pub fn end(&self) -> Result<(), ParseError> {
+        if self.is_at_end() { Ok(()) } else { Err(self.error("the end of the line")) }
     }
 
     /// A name or a number.
-    pub(crate) fn word(&mut self) -> Result<&'a str, ParseError> {
-        let in_word = |c: char| c.is_alphanumeric() || "_.-+".contains(c);
-        let length = self.rest.find(|c| !in_word(c)).unwrap_or(self.rest.len());
-        let (word, rest) = self.rest.split_at(length);
-        if word.is_empty() {
-            return Err(self.error("a word"));
-        }
-        self.rest = rest.trim_start();
+    pub fn word(&mut self) -> Result<&'a str, ParseError> {
+        let word = self.peek().ok_or_else(|| self.error("a word"))?;
+        self.rest = self.rest[word.len()..].trim_start();
         Ok(word)
     }
 
-    fn number<T: std::str::FromStr>(&mut self) -> Result<T, ParseError> {
+    /// The name or number that comes next, if one does.
+    pub fn peek(&self) -> Option<&'a str> {
+        let in_word = |c: char| c.is_alphanumeric() || "_.-+".contains(c);
+        let length = self.rest.find(|c| !in_word(c)).unwrap_or(self.rest.len());
+        Some(&self.rest[..length]).filter(|word| !word.is_empty())
+    }
+
+    /// A number.
+    pub fn number<T: std::str::FromStr>(&mut self) -> Result<T, ParseError> {
         self.word()?.parse().map_err(|_| self.error("a number"))
     }
 
@@ -95,10 +116,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `[item, item]`
-    pub(crate) fn list<T>(
-        &mut self,
-        mut item: impl FnMut(&mut Self) -> Result<T, ParseError>,
-    ) -> Result<Vec<T>, ParseError> {
+    pub fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T, ParseError>) -> Result<Vec<T>, ParseError> {
         self.expect("[")?;
         let mut items = Vec::new();
         while !self.take("]") {
@@ -122,9 +140,11 @@ impl<'a> Parser<'a> {
     }
 
     /// A name in quotes, with what does not print as `{:?}` writes it.
-    fn quoted(&mut self) -> Result<String, ParseError> {
+    pub fn quoted(&mut self) -> Result<String, ParseError> {
         let (mut name, mut chars) = (String::new(), self.rest.chars());
-        chars.next();
+        if chars.next() != Some('"') {
+            return Err(self.error("a name in quotes"));
+        }
         loop {
             match chars.next() {
                 Some('"') => break,

@@ -1,4 +1,4 @@
-//! Which form of a layer is fastest, told from its size.
+//! What the forms of a layer cost, told from its size.
 //!
 //! All forms multiply equally fast; they differ in how many multiplications there are, how many bytes of weights pass by,
 //! and what transforms cost. In a net the weights of a layer come from memory. The direct form waits for them; here they
@@ -44,25 +44,24 @@ fn rates(isa: Isa) -> Option<Rates> {
     Some(Rates { byte, number, narrower })
 }
 
-/// The tile with which Winograd's method is predicted to be fastest; `None` where it does not apply or the direct form is
-/// faster.
-pub fn best(conv: &Conv2d) -> Option<Output> {
-    let size = conv.output().filter(|_| applies(conv))?;
-    let mut best = (direct(conv, size), None);
-    for output in [Output::Two, Output::Four] {
-        let time = transformed(conv, size, output);
-        if time < best.0 {
-            best = (time, Some(output));
-        }
+/// Nanoseconds that a layer of `float32` takes on one core: with such a tile, or without one as a plain sum of products. `None`
+/// where Winograd's method does not apply.
+pub fn time(conv: &Conv2d, output: Option<Output>) -> Option<f64> {
+    let size = conv.output()?;
+    match output {
+        None => Some(direct(conv, size)),
+        Some(output) => applies(conv).then(|| transformed(conv, size, output)),
     }
-    best.1
 }
 
-/// Whether Winograd's method is predicted to be faster for bytes; not where it does not apply.
-pub fn pays(isa: Isa, conv: &Conv2d) -> bool {
-    let Some((size, rates)) = conv.output().filter(|_| int8::applies(conv)).zip(rates(isa)) else { return false };
+/// The same of a layer of int8, by Winograd's method or as a plain sum of products. `None` also where instructions have no use
+/// for the method.
+pub fn time_int8(isa: Isa, conv: &Conv2d, winograd: bool) -> Option<f64> {
+    let (size, rates) = conv.output().zip(rates(isa))?;
     let (matrix, [down, across]) = (matrix(conv), size.map(|size| size as f64));
-    let direct = 9.0 * matrix * (conv.batch as f64 * down * across * rates.byte + nanoseconds::BYTE);
+    if !winograd {
+        return Some(9.0 * matrix * (conv.batch as f64 * down * across * rates.byte + nanoseconds::BYTE));
+    }
     let (matrices, tiles) = (Output::Four.matrices() as f64, tiles(conv, size, Output::Four));
     let multiply = matrices * matrix * tiles * rates.number;
     let fetch = matrices * matrix * size_of::<i16>() as f64 * nanoseconds::BYTE;
@@ -70,7 +69,7 @@ pub fn pays(isa: Isa, conv: &Conv2d) -> bool {
     let (inputs, outputs) =
         (conv.in_channels.next_multiple_of(int8::TOGETHER), conv.out_channels.next_multiple_of(LANES));
     let transform = matrices * tiles * (inputs as f64 * patch + outputs as f64 * product) * rates.narrower;
-    multiply.max(fetch) + transform < direct
+    int8::applies(conv).then(|| multiply.max(fetch) + transform)
 }
 
 fn direct(conv: &Conv2d, size: [usize; 2]) -> f64 {
@@ -107,6 +106,18 @@ mod tests {
     fn layer(channels: (usize, usize), size: usize) -> Conv2d {
         let linear = Conv2d::linear(1, channels.0, channels.1);
         Conv2d { input: [size, size], kernel: [3, 3], padding: [1; 4], ..linear }
+    }
+
+    /// The fastest of all forms.
+    fn best(conv: &Conv2d) -> Option<Output> {
+        let forms = [None, Some(Output::Two), Some(Output::Four)].into_iter();
+        let times = forms.filter_map(|form| Some((form, time(conv, form)?)));
+        times.min_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap().0
+    }
+
+    fn pays(isa: Isa, conv: &Conv2d) -> bool {
+        let [winograd, direct] = [true, false].map(|winograd| time_int8(isa, conv, winograd));
+        winograd.is_some_and(|winograd| winograd < direct.unwrap())
     }
 
     /// The winners that were measured.

@@ -11,7 +11,8 @@
 #![allow(unreachable_pub, reason = "a test binary has no outside")]
 
 use sconce_core::{
-    Arena, Bytes, Environment, Execution, KernelId, NoData, Program, Quiet, ScalarType, Serial, Shape, Tables, Value,
+    Arena, Bytes, Environment, Execution, KernelId, NoData, Program, Quiet, Regions, ScalarType, Serial, Shape, Tables,
+    Value,
 };
 use sconce_format::pte::model;
 use sconce_kernels::Bool;
@@ -285,7 +286,7 @@ fn run_file(loader: &Bytes<'_>) -> Result<Vec<Tensor>, sconce_core::Error> {
     method.resolve(&registry, &mut kernels)?;
     let mut state = vec![0; method.state_words()];
     method.init_state(&mut state)?;
-    let mut scratch = vec![0; method.scratch_words(&mut state, &registry, &kernels, &[], &[], &Serial)];
+    let mut scratch = vec![0; method.scratch_words(&mut state, &registry, &kernels, &[], Regions::default(), &Serial)];
     let sizes = (0..method.arenas()).map(|id| method.arena_bytes(id).expect("an arena"));
     let mut memory: Vec<Vec<u128>> = sizes.map(|bytes| vec![0; bytes.div_ceil(16)]).collect();
     let mut arenas: Vec<Arena<'_>> = memory.iter_mut().map(|words| Arena::new(bytes_of_mut(words))).collect();

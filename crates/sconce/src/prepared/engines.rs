@@ -1,13 +1,13 @@
 //! What of a method runs on engines: delegates whose payloads are graphs, and runs of calls.
 
-use super::{Planned, Regions, alone};
+use super::{Planned, alone};
 use crate::Error;
+use crate::blocks::Blocks;
 use crate::folding::Folding;
 use crate::module::Shared;
-use crate::session::Blocks;
 pub(crate) use sconce_backends::Part;
-use sconce_backends::{Engines, Imported};
-use sconce_core::{Code, DataLoader as _, Delegate, Fault, Method, Owned, Parallel as _, Registry as _};
+use sconce_backends::{Engines, Imported, has_varying_sizes};
+use sconce_core::{Code, DataLoader as _, Delegate, Fault, Method, Owned, Registry as _};
 use sconce_flow::{Callee, Known};
 use sconce_format::pte::{KernelTypes, Payload};
 use sconce_graph::Graph;
@@ -62,10 +62,14 @@ impl Imports {
     }
 }
 
-/// Whether a tensor of a method may have other sizes than those declared.
-fn has_varying_sizes(method: Method<'_>) -> bool {
-    let varies = |value: KernelTypes<'_>| matches!(value, KernelTypes::Tensor(tensor) if tensor.is_dynamic());
-    method.plan().values().iter().any(|value| varies(value.val()))
+/// Runs of calls that engines take.
+#[derive(Default)]
+pub(super) struct Regions {
+    pub(super) planned: Planned,
+    /// Who runs them, in the same order.
+    pub(super) delegates: Vec<Owned<dyn Delegate>>,
+    /// Why others are not among them, if there is something to say.
+    pub(super) reason: Option<String>,
 }
 
 /// Says that a payload was read.
@@ -119,11 +123,11 @@ pub(super) fn regions(
         constants.filter(|bytes| bytes.len() > PAGE).for_each(|bytes| shared.loader.will_read(bytes));
         found
     })?;
-    let planned = found.regions.into_iter().map(|region| Planned {
-        instructions: region.instructions,
-        calls: region.calls,
-        args: region.args.iter().flat_map(|value| value.to_le_bytes()).collect(),
-        delegate: region.delegate,
-    });
-    Ok((planned.collect(), found.reason))
+    let mut regions = Regions { reason: found.reason, ..Regions::default() };
+    for region in found.regions {
+        let delegate = view.delegates() + regions.delegates.len();
+        regions.planned.push(region.instructions, &region.args, region.calls, delegate);
+        regions.delegates.push(region.delegate);
+    }
+    Ok(regions)
 }

@@ -1,10 +1,10 @@
 //! A build without engines: operators run one by one, and no payload is a graph.
 
-use super::Regions;
+use super::Planned;
 use crate::Error;
+use crate::blocks::Blocks;
 use crate::folding::Folding;
 use crate::module::Shared;
-use crate::session::Blocks;
 use sconce_core::{Delegate, DelegateState, Method, Owned};
 
 /// What no delegate is.
@@ -28,6 +28,13 @@ pub(crate) fn part(_: &dyn Delegate) -> Option<&Part> {
     None
 }
 
+#[derive(Default)]
+pub(super) struct Regions {
+    pub(super) planned: Planned,
+    pub(super) delegates: Vec<Owned<dyn Delegate>>,
+    pub(super) reason: Option<String>,
+}
+
 pub(super) struct Imports;
 
 impl Imports {
@@ -46,5 +53,5 @@ impl Imports {
 }
 
 pub(super) fn regions(_: &Shared, _: usize, _: &mut Blocks, _: &Folding, _: &Imports) -> Result<Regions, Error> {
-    Ok((Vec::new(), None))
+    Ok(Regions::default())
 }

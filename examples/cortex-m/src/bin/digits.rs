@@ -9,7 +9,7 @@ use cortex_m::singleton;
 use cortex_m_rt::entry;
 use cortex_m_semihosting::{debug, hprintln};
 use sconce_core::{
-    Arena, Bytes, Environment, Error, Execution, KernelId, NoData, Op, Program, Quiet, ScalarType, Serial, Shape,
+    Arena, Bytes, Environment, Error, Execution, KernelId, NoData, Op, Program, Quiet, Regions, ScalarType, Serial, Shape,
     Tables, Tensor, Value,
 };
 
@@ -76,7 +76,7 @@ fn recognise() -> Result<usize, Error> {
         (method.state_words(), STATE_WORDS),
         (method.arena_bytes(0).unwrap_or(usize::MAX), 0),
         (method.arena_bytes(1).unwrap_or(usize::MAX), ARENA_BYTES),
-        (method.scratch_words(state, &registry, &kernels, &[], &[], &Serial), SCRATCH_WORDS),
+        (method.scratch_words(state, &registry, &kernels, &[], Regions::default(), &Serial), SCRATCH_WORDS),
     ];
     for (needed, reserved) in needs {
         if needed != reserved {

@@ -4,7 +4,7 @@
 
 use cortex_m::singleton;
 use cortex_m_rt::entry;
-use sconce_core::{Arena, Bytes, Environment, Error, Execution, KernelId, NoData, Program, Quiet, Serial, Tables, Value};
+use sconce_core::{Arena, Bytes, Environment, Error, Execution, KernelId, NoData, Program, Quiet, Regions, Serial, Tables, Value};
 
 /// Where a program would be put; the linker cannot know what is there.
 const PROGRAM: *const u8 = 0x0010_0000 as *const u8;
@@ -30,7 +30,7 @@ fn run(bytes: &[u8], state: &mut [u64], arena: &mut [u8], scratch: &mut [u64]) -
     method.init_state(state)?;
     let mut arenas = [Arena::new(&mut []), Arena::new(arena)];
     method.init_arenas(&mut arenas)?;
-    let needed = method.scratch_words(state, &registry, &kernels, &[], &[], &Serial);
+    let needed = method.scratch_words(state, &registry, &kernels, &[], Regions::default(), &Serial);
     let environment =
         Environment { registry: &registry, parallel: &Serial, platform: &Quiet, instruction_limit: 1_000_000 };
     let mut execution =

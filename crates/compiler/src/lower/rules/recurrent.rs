@@ -174,7 +174,7 @@ fn weights(site: &Site<'_, '_>, projected: bool) -> Result<Vec<Weights>, Error> 
     let each = all.len().checked_div(usize::try_from(layers).unwrap_or(0)).unwrap_or(0);
     let least = if biases { 4 } else { 2 };
     if each < least || (each > least && !projected) {
-        return Err(Error::unsupported("a recurrent layer with so many parameters"));
+        return Err(Error::unsupported(format!("a recurrent layer with {each} parameters")));
     }
     let own = |part: &[ValueId]| Weights {
         input: part[0],
@@ -185,7 +185,7 @@ fn weights(site: &Site<'_, '_>, projected: bool) -> Result<Vec<Weights>, Error> 
     Ok(all.chunks_exact(each).map(own).collect())
 }
 
-/// The state at first: so many tensors of so many dimensions.
+/// The initial state: `tensors` tensors of rank `rank`.
 fn states(site: &Site<'_, '_>, tensors: usize, rank: usize) -> Result<Vec<ValueId>, Error> {
     let states = match site.arg("hx") {
         Arg::Value(state) => vec![*state],

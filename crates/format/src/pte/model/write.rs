@@ -1,9 +1,10 @@
 //! From the model to a file, laid out as the official exporter does: constants in the first segment, then initial states,
 //! delegate payloads and named data, equal ones shared.
 
+use super::super::schema;
 use super::{Bytes, Chain, CompileSpec, Delegate, Frame, Instruction, Memory, Plan, Program, Storage, Tensor, Value};
 use crate::FileKind;
-use crate::builder::{Builder, Pieces, Segments, Slot, pack, splice};
+use crate::builder::{Builder, Fields, Pieces, Segments, Slot, pack, splice};
 use std::vec::Vec;
 
 /// How a program is laid out.
@@ -75,8 +76,8 @@ fn signed(indices: &[u32]) -> Vec<i32> {
     indices.iter().map(|&index| index as i32).collect()
 }
 
-fn index(index: u32) -> Slot {
-    Slot::I32(index as i32)
+fn subsegments(segment: u32, offsets: Slot) -> Fields<schema::SubsegmentOffsets<'static>> {
+    schema::SubsegmentOffsets::fields().segment_index(segment).offsets(offsets)
 }
 
 impl<'m> Writer<'m> {
@@ -89,19 +90,20 @@ impl<'m> Writer<'m> {
         let b = &mut self.builder;
         let inline = b.tables(&self.inline, |b, bytes| {
             let data = b.bytes(bytes, INLINE_ALIGNMENT);
-            b.table(&[data])
+            schema::BackendDelegateInlineData::fields().data(data).write(b)
         });
-        let segments = self.segments.tables(b);
-        b.table(&[
-            Slot::U32(program.version),
-            plans,
-            constant_buffer,
-            inline,
-            segments,
-            constant_segment,
-            initial_states,
-            named,
-        ])
+        let segment = |offset, size| schema::DataSegment::fields().offset(offset).size(size);
+        let segments = self.segments.tables(b, segment);
+        schema::Program::fields()
+            .version(program.version)
+            .execution_plan(plans)
+            .constant_buffer(constant_buffer)
+            .backend_delegate_data(inline)
+            .segments(segments)
+            .constant_segment(constant_segment)
+            .mutable_data_segments(initial_states)
+            .named_data(named)
+            .write(b)
     }
 
     /// The fields `constant_buffer` and `constant_segment`.
@@ -112,14 +114,14 @@ impl<'m> Writer<'m> {
             let all: Vec<_> = placeholder.iter().chain(&program.constants).collect();
             let buffers = b.tables(&all, |b, bytes| {
                 let storage = b.bytes(bytes, INLINE_ALIGNMENT);
-                b.table(&[storage])
+                schema::Buffer::fields().storage(storage).write(b)
             });
             return (buffers, Slot::Absent);
         }
         let (data, offsets) = pack(&program.constants, self.options.constant_alignment);
         let segment = self.segments.push(data, self.options.segment_alignment);
         let offsets = b.scalars(&offsets);
-        (b.vector(&[]), b.table(&[Slot::U32(segment), offsets]))
+        (b.vector(&[]), subsegments(segment, offsets).write(b))
     }
 
     fn initial_states(&mut self, program: &'m Program<'_>) -> Slot {
@@ -129,7 +131,7 @@ impl<'m> Writer<'m> {
         let (data, offsets) = pack(&program.initial_states, 1);
         let segment = self.segments.push(data, self.options.segment_alignment);
         let offsets = self.builder.scalars(&offsets);
-        let table = self.builder.table(&[Slot::U32(segment), offsets]);
+        let table = subsegments(segment, offsets).write(&mut self.builder);
         self.builder.vector(&[table])
     }
 
@@ -141,7 +143,7 @@ impl<'m> Writer<'m> {
         self.builder.tables(&program.named_data, |b, named| {
             let segment = segments.share(&named.data, alignment);
             let key = b.string(&named.key);
-            b.table(&[key, Slot::U32(segment)])
+            schema::NamedData::fields().key(key).segment_index(segment).write(b)
         })
     }
 
@@ -153,7 +155,7 @@ impl<'m> Writer<'m> {
         let encodings = if plan.input_encoding.is_some() || plan.output_encoding.is_some() {
             let input = b.optional_string(plan.input_encoding.as_deref());
             let output = b.optional_string(plan.output_encoding.as_deref());
-            b.table(&[input, output])
+            schema::ContainerMetadata::fields().encoded_inp_str(input).encoded_out_str(output).write(b)
         } else {
             Slot::Absent
         };
@@ -163,7 +165,7 @@ impl<'m> Writer<'m> {
         let chains = b.tables(&plan.chains, chain);
         let operators = b.tables(&plan.operators, |b, operator| {
             let (name, overload) = (b.string(&operator.name), b.string(&operator.overload));
-            b.table(&[name, overload])
+            schema::Operator::fields().name(name).overload(overload).write(b)
         });
         let sizes: Vec<_> = plan.buffer_sizes.iter().map(|&size| size as i64).collect();
         let sizes = b.scalars(&sizes);
@@ -171,10 +173,23 @@ impl<'m> Writer<'m> {
             Slot::Absent
         } else {
             b.tables(&plan.buffer_devices, |b, entry| {
-                b.table(&[Slot::I32(entry.buffer), Slot::I8(entry.device.0), Slot::I8(entry.device.1)])
+                let (kind, index) = entry.device;
+                let device = schema::NonConstBufferDevice::fields().buffer_idx(entry.buffer);
+                device.device_type(kind).device_index(index).write(b)
             })
         };
-        b.table(&[name, encodings, values, inputs, outputs, chains, operators, delegates, sizes, devices])
+        schema::ExecutionPlan::fields()
+            .name(name)
+            .container_meta_type(encodings)
+            .values(values)
+            .inputs(inputs)
+            .outputs(outputs)
+            .chains(chains)
+            .operators(operators)
+            .delegates(delegates)
+            .non_const_buffer_sizes(sizes)
+            .non_const_buffer_device(devices)
+            .write(b)
     }
 
     fn delegate(&mut self, delegate: &'m Delegate<'_>) -> Slot {
@@ -190,12 +205,13 @@ impl<'m> Writer<'m> {
         };
         let b = &mut self.builder;
         let id = b.string(&delegate.backend);
-        let processed = b.table(&[Slot::I8(i8::from(!delegate.inline)), Slot::U32(place)]);
+        let location = i8::from(!delegate.inline);
+        let processed = schema::BackendDelegateDataReference::fields().location(location).index(place).write(b);
         let specs = b.tables(&delegate.specs, |b, CompileSpec { key, value }| {
             let (key, value) = (b.string(key), b.scalars(value));
-            b.table(&[key, value])
+            schema::CompileSpec::fields().key(key).value(value).write(b)
         });
-        b.table(&[id, processed, specs])
+        schema::BackendDelegate::fields().id(id).processed(processed).compile_specs(specs).write(b)
     }
 }
 
@@ -207,61 +223,89 @@ fn chain(b: &mut Builder, chain: &Chain) -> Slot {
     } else {
         b.tables(&chain.stack_traces, |b, frames| {
             let items = b.tables(frames, frame);
-            b.table(&[items])
+            schema::FrameList::fields().items(items).write(b)
         })
     };
-    b.table(&[inputs, outputs, instructions, traces])
+    let chain = schema::Chain::fields().inputs(inputs).outputs(outputs);
+    chain.instructions(instructions).stacktrace(traces).write(b)
 }
 
 fn frame(b: &mut Builder, frame: &Frame) -> Slot {
     let filename = b.optional_string(frame.filename.as_deref());
     let name = b.optional_string(frame.name.as_deref());
     let context = b.optional_string(frame.context.as_deref());
-    b.table(&[filename, Slot::I32(frame.line), name, context])
+    schema::Frame::fields().filename(filename).lineno(frame.line).name(name).context(context).write(b)
 }
 
 fn instruction(b: &mut Builder, instruction: &Instruction) -> Slot {
-    let (kind, arguments) = match instruction {
+    use schema::InstructionArguments as Arguments;
+    let whole = schema::Instruction::fields();
+    let signed = |index: u32| index as i32;
+    match instruction {
         Instruction::Kernel { operator, args } => {
-            let args = b.scalars(&signed(args));
-            (1, b.table(&[index(*operator), args]))
+            let args = b.scalars(&self::signed(args));
+            let call = schema::KernelCall::fields().op_index(signed(*operator)).args(args).write(b);
+            whole.instr_args(Arguments::KernelCall, call)
         }
         Instruction::Delegate { delegate, args } => {
-            let args = b.scalars(&signed(args));
-            (2, b.table(&[index(*delegate), args]))
+            let args = b.scalars(&self::signed(args));
+            let call = schema::DelegateCall::fields().delegate_index(signed(*delegate)).args(args).write(b);
+            whole.instr_args(Arguments::DelegateCall, call)
         }
-        Instruction::Move { from, to } => (3, b.table(&[index(*from), index(*to)])),
-        Instruction::JumpFalse { condition, target } => (4, b.table(&[index(*condition), index(*target)])),
-        Instruction::Free { value } => (5, b.table(&[index(*value)])),
-    };
-    b.table(&[Slot::U8(kind), arguments])
+        Instruction::Move { from, to } => {
+            let call = schema::MoveCall::fields().move_from(signed(*from)).move_to(signed(*to)).write(b);
+            whole.instr_args(Arguments::MoveCall, call)
+        }
+        Instruction::JumpFalse { condition, target } => {
+            let call = schema::JumpFalseCall::fields().cond_value_index(signed(*condition));
+            let call = call.destination_instruction(signed(*target)).write(b);
+            whole.instr_args(Arguments::JumpFalseCall, call)
+        }
+        Instruction::Free { value } => {
+            let call = schema::FreeCall::fields().value_index(signed(*value)).write(b);
+            whole.instr_args(Arguments::FreeCall, call)
+        }
+    }
+    .write(b)
 }
 
 fn value(b: &mut Builder, value: &Value) -> Slot {
-    let (kind, field) = match value {
-        Value::Null => (1, Slot::Absent),
-        Value::Int(value) => (2, Slot::I64(*value)),
-        Value::Bool(value) => (3, Slot::Bool(*value)),
-        Value::Double(value) => (4, Slot::F64(*value)),
-        Value::Tensor(value) => {
-            let tensor = tensor(b, value);
-            return b.table(&[Slot::U8(5), tensor]);
+    use schema::KernelTypes as Types;
+    let whole = schema::EValue::fields();
+    match value {
+        Value::Null => whole.val(Types::Null, schema::Null::fields().write(b)),
+        Value::Int(value) => whole.val(Types::Int, schema::Int::fields().int_val(*value).write(b)),
+        Value::Bool(value) => whole.val(Types::Bool, schema::Bool::fields().bool_val(*value).write(b)),
+        Value::Double(value) => whole.val(Types::Double, schema::Double::fields().double_val(*value).write(b)),
+        Value::Tensor(value) => whole.val(Types::Tensor, tensor(b, value)),
+        Value::String(value) => {
+            let text = b.string(value);
+            whole.val(Types::String, schema::String::fields().string_val(text).write(b))
         }
-        Value::String(value) => (6, b.string(value)),
         Value::IntList(items) => {
             let items: Vec<_> = items.iter().map(|&item| i64::from(item)).collect();
-            (7, b.scalars(&items))
+            let items = b.scalars(&items);
+            whole.val(Types::IntList, schema::IntList::fields().items(items).write(b))
         }
-        Value::DoubleList(items) => (8, b.scalars(items)),
-        Value::BoolList(items) => (9, b.scalars(items)),
-        Value::TensorList(items) => (10, b.scalars(&signed(items))),
+        Value::DoubleList(items) => {
+            let items = b.scalars(items);
+            whole.val(Types::DoubleList, schema::DoubleList::fields().items(items).write(b))
+        }
+        Value::BoolList(items) => {
+            let items = b.scalars(items);
+            whole.val(Types::BoolList, schema::BoolList::fields().items(items).write(b))
+        }
+        Value::TensorList(items) => {
+            let items = b.scalars(&signed(items));
+            whole.val(Types::TensorList, schema::TensorList::fields().items(items).write(b))
+        }
         Value::OptionalTensorList(items) => {
             let items: Vec<_> = items.iter().map(|item| item.map_or(-1, |item| item as i32)).collect();
-            (11, b.scalars(&items))
+            let items = b.scalars(&items);
+            whole.val(Types::OptionalTensorList, schema::OptionalTensorList::fields().items(items).write(b))
         }
-    };
-    let content = b.table(&[field]);
-    b.table(&[Slot::U8(kind), content])
+    }
+    .write(b)
 }
 
 fn tensor(b: &mut Builder, tensor: &Tensor) -> Slot {
@@ -273,28 +317,32 @@ fn tensor(b: &mut Builder, tensor: &Tensor) -> Slot {
         Storage::External(memory) => (0, memory),
     };
     let allocation = memory.map_or(Slot::Absent, |Memory { id, offset }| {
-        b.table(&[Slot::U32(id), Slot::U32(offset as u32), Slot::U32((offset >> 32) as u32)])
+        let place = schema::AllocationDetails::fields().memory_id(id);
+        place.memory_offset_low(offset as u32).memory_offset_high((offset >> 32) as u32).write(b)
     });
-    let external = matches!(tensor.storage, Storage::External(_));
-    let extra = if external || tensor.name.is_some() || tensor.device != (0, 0) {
-        let name = b.optional_string(tensor.name.as_deref());
-        let (device, location) = (tensor.device, Slot::I8(i8::from(external)));
-        b.table(&[Slot::Absent, name, location, Slot::I8(device.0), Slot::I8(device.1)])
-    } else {
-        Slot::Absent
-    };
+    let extra = extra(b, tensor);
     let sizes = b.scalars(&tensor.sizes);
     let dim_order = b.scalars(&tensor.dim_order);
-    b.table(&[
-        Slot::U8(tensor.dtype.code()),
-        Slot::Absent,
-        sizes,
-        dim_order,
-        Slot::Bool(tensor.requires_grad),
-        Slot::U32(data),
-        allocation,
-        Slot::Absent,
-        Slot::I8(tensor.dynamism as i8),
-        extra,
-    ])
+    schema::Tensor::fields()
+        .scalar_type(tensor.dtype.code() as i8)
+        .sizes(sizes)
+        .dim_order(dim_order)
+        .requires_grad(tensor.requires_grad)
+        .data_buffer_idx(data)
+        .allocation_info(allocation)
+        .shape_dynamism(tensor.dynamism as i8)
+        .extra_tensor_info(extra)
+        .write(b)
+}
+
+/// What only some tensors have.
+fn extra(b: &mut Builder, tensor: &Tensor) -> Slot {
+    let external = matches!(tensor.storage, Storage::External(_));
+    if !external && tensor.name.is_none() && tensor.device == (0, 0) {
+        return Slot::Absent;
+    }
+    let name = b.optional_string(tensor.name.as_deref());
+    let (kind, index) = tensor.device;
+    let extra = schema::ExtraTensorInfo::fields().fully_qualified_name(name).location(i8::from(external));
+    extra.device_type(kind).device_index(index).write(b)
 }

@@ -1,23 +1,23 @@
-//! Sums, gates and functions of bytes, each element in one go.
+//! Sums, gates and functions of int8, each element in one go.
 
 use super::convert::rounded;
-use super::{Context, Kind, Step, Tail, elements, elements_mut};
+use super::{Context, Kind, Step, elements, elements_mut};
 use crate::memory::Buffers;
 use sconce_kernels::bytes::{self, Gate, Rounding, Sum};
 use sconce_kernels::split;
 use sconce_kernels::table::{self, Table};
 
-/// Bytes that a task takes at a time.
+/// Elements that a task takes at a time.
 const PIECE: usize = 16 * 1024;
 
-/// What bytes stand for, and how numbers become such bytes.
+/// Scale and rounding of an int8 result.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ToBytes {
+pub(crate) struct ToInt8 {
     pub(crate) scale: f32,
     pub(crate) rounding: Rounding,
 }
 
-impl ToBytes {
+impl ToInt8 {
     #[inline(always)]
     fn byte(self, steps: f32) -> i8 {
         let Rounding { zero, limits: (low, high) } = self.rounding;
@@ -25,12 +25,12 @@ impl ToBytes {
     }
 }
 
-/// The sum, or the difference, of two tensors of bytes.
-pub(crate) struct SumBytes {
+/// The sum, or the difference, of two tensors of int8.
+pub(crate) struct SumInt8 {
     /// Factor, to steps of the result, and zero of each.
     from: [(f32, i32); 2],
-    to: ToBytes,
-    /// The same in whole numbers, if that can be.
+    to: ToInt8,
+    /// The same in integer arithmetic, if that can be.
     whole: Option<Sum>,
     /// Which of the operands is repeated, if one is, and how.
     repeat: Option<(usize, Repeat)>,
@@ -59,16 +59,21 @@ impl Repeat {
     }
 }
 
-impl SumBytes {
+impl SumInt8 {
     /// Of operands with these scales and zeros; the sign of the second is in its scale.
-    pub(crate) fn new(from: [(f32, i32); 2], to: ToBytes, repeat: Option<(usize, Repeat)>) -> Self {
+    pub(crate) fn new(from: [(f32, i32); 2], to: ToInt8, repeat: Option<(usize, Repeat)>) -> Self {
         let from = from.map(|(scale, zero)| (scale / to.scale, zero));
         let Rounding { zero, limits } = to.rounding;
         let whole = Sum::new(from.map(|(factor, _)| factor), from.map(|(_, zero)| zero), zero, limits);
         Self { from, to, whole, repeat }
     }
 
-    /// Writes `f` of every two bytes that meet.
+    /// The sum in integer arithmetic of operands of the same sizes, if it is one.
+    pub(crate) fn plain(&self) -> Option<Sum> {
+        self.whole.filter(|_| self.repeat.is_none())
+    }
+
+    /// Writes `f` of every two elements that meet.
     #[inline(always)]
     fn each(&self, context: &Context<'_>, buffers: Buffers<'_>, f: impl Fn(i8, i8) -> i8 + Sync) {
         let (a, b): (&[i8], &[i8]) = (elements(buffers.read(0)), elements(buffers.read(1)));
@@ -145,9 +150,9 @@ fn repeated(
     });
 }
 
-impl Step for SumBytes {
+impl Step for SumInt8 {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
-        if let (Some(sum), None) = (self.whole, self.repeat) {
+        if let Some(sum) = self.plain() {
             let (a, b): (&[i8], &[i8]) = (elements(buffers.read(0)), elements(buffers.read(1)));
             let piece = split::piece(context.par, a.len(), 1, PIECE);
             return split::chunks(context.par, elements_mut(buffers.output), piece, |index, output: &mut [i8]| {
@@ -176,25 +181,21 @@ impl Step for SumBytes {
         );
     }
 
-    fn tail(&self) -> Option<Tail> {
-        self.whole.filter(|_| self.repeat.is_none()).map(Tail::Add)
-    }
-
     fn describe(&self) -> String {
         "bytes: sum".to_owned()
     }
 }
 
-/// The product of an image with a factor for each channel, all bytes.
-pub(crate) struct GateBytes {
+/// The product of an image with a factor for each channel, all int8.
+pub(crate) struct GateInt8 {
     /// Scale and zero of the image and the gate.
     pub(crate) from: [(f32, i32); 2],
-    pub(crate) to: ToBytes,
+    pub(crate) to: ToInt8,
     /// Which of the inputs is the gate.
     pub(crate) gate: usize,
 }
 
-impl GateBytes {
+impl GateInt8 {
     /// Bytes of scratch: factors and shifts of all channels, repeated until loops are long.
     pub(crate) fn scratch(channels: usize) -> Option<usize> {
         const LONG: usize = 256;
@@ -202,7 +203,7 @@ impl GateBytes {
     }
 }
 
-impl Step for GateBytes {
+impl Step for GateInt8 {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         let image: &[i8] = elements(buffers.read(1 - self.gate));
         let gate: &[i8] = elements(buffers.read(self.gate));
@@ -233,20 +234,16 @@ impl Step for GateBytes {
     }
 }
 
-/// A function of each byte.
-pub(crate) struct MapBytes {
+/// A function of each element, as a table.
+pub(crate) struct MapInt8 {
     pub(crate) table: Box<Table>,
     /// What it converts, for those who ask.
     pub(crate) kinds: (Kind, Kind),
 }
 
-impl Step for MapBytes {
+impl Step for MapInt8 {
     fn run(&self, context: &Context<'_>, buffers: Buffers<'_>) {
         table::look_up(context.isa, context.par, &self.table, buffers.read(0), buffers.output);
-    }
-
-    fn tail(&self) -> Option<Tail> {
-        Some(Tail::LookUp(self.table.clone(), self.kinds))
     }
 
     fn describe(&self) -> String {
@@ -260,7 +257,7 @@ mod tests {
 
     #[test]
     fn bytes_are_rounded_to_even_within_limits() {
-        let to = ToBytes { scale: 0.5, rounding: Rounding { zero: -3, limits: (-10, 20) } };
+        let to = ToInt8 { scale: 0.5, rounding: Rounding { zero: -3, limits: (-10, 20) } };
         for (steps, expected) in [(0.5, -3), (1.5, -1), (-100.0, -10), (100.0, 20), (4.4, 1)] {
             assert_eq!(to.byte(steps), expected, "{steps}");
         }

@@ -1,50 +1,53 @@
-//! Which quantised nodes are computed as they are.
-//!
-//! Both the pass that converts everything else to `float32` and the choice of steps ask here, so that they agree.
+//! The forms of quantised nodes.
 
+use super::Form;
 use crate::Rounding;
-use crate::steps::Repeat;
+use crate::steps::{MOST_AFTER, Repeat};
+use crate::weights::element_count;
 use sconce_format::ScalarType;
 use sconce_graph::{
     Combine, Dim, Function, Graph, Node, Op, Quantized, Reduction, Scheme, Shape, Storage, Then, ValueId,
 };
 use sconce_kernels::packed::int8::{Kind, Quantization, Unsigned};
 
-/// How a product of bytes is computed.
+/// Most int8 elements whose sum, less as many zeros, is an int32.
+const MOST_BYTES: usize = 1 << 22;
+
+/// How a product of int8 is computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Product {
-    /// With scales that are known, to bytes.
+    /// With scales that are known, to int8.
     Static {
         quantization: Quantization,
         /// The scales of input and output.
         scales: (f32, f32),
     },
-    /// With scales found at run time, to numbers: `float32`, which become halves afterwards if that is wanted.
+    /// With scales found at run time, to `float32`, which becomes half precision afterwards if that is wanted.
     Dynamic(Kind),
 }
 
-/// The form of a convolution or linear layer, if it is one of bytes.
-pub(crate) fn product(graph: &Graph, node: &Node) -> Option<Product> {
-    let convolves = matches!(node.op, Op::Conv2d { .. } | Op::ConvTranspose2d { .. } | Op::Linear { .. });
+/// The form of a convolution or linear layer, if it is one of int8.
+pub(super) fn product(graph: &Graph, node: &Node, _: Rounding) -> Option<Form> {
     let depthwise = matches!(node.op, Op::DepthwiseConv2d { .. });
-    if !convolves && !depthwise || node.inputs[1..].iter().any(|&id| graph.as_constant(id).is_none()) {
+    if node.inputs[1..].iter().any(|&id| graph.as_constant(id).is_none()) {
         return None;
     }
     let input = graph.ty(node.inputs[0]).quantized()?;
-    match input.scheme {
+    let product = match input.scheme {
         Scheme::PerTensor { scale, zero } if input.storage == Storage::Int8 => {
             let quantization = static_form(graph, node, zero)?;
             let (out_scale, _) = per_tensor(graph, node.outputs[0])?;
-            let alone =
-                !depthwise || graph.ty(node.inputs[1]).sizes().last() == graph.ty(node.inputs[0]).sizes().last();
+            let last = |value: ValueId| graph.ty(value).sizes().last().copied();
+            let alone = !depthwise || last(node.inputs[1]) == last(node.inputs[0]);
             alone.then_some(Product::Static { quantization, scales: (scale, out_scale) })
         }
-        Scheme::PerToken { dims } if convolves => dynamic_form(graph, node, dims).map(Product::Dynamic),
+        Scheme::PerToken { dims } if !depthwise => dynamic_form(graph, node, dims).map(Product::Dynamic),
         _ => None,
-    }
+    };
+    product.map(Form::Product)
 }
 
-/// Scale and zero of a value of signed bytes, if the zero is such a byte, too: files may say anything.
+/// Scale and zero of a value of int8, if the zero is an int8, too: files may say anything.
 pub(crate) fn per_tensor(graph: &Graph, value: ValueId) -> Option<(f32, i32)> {
     match graph.ty(value).quantized()? {
         Quantized { storage: Storage::Int8, scheme: Scheme::PerTensor { scale, zero } } => {
@@ -67,7 +70,7 @@ fn static_form(graph: &Graph, node: &Node, input_zero: i32) -> Option<Quantizati
     known.then_some(Quantization { input_zero, output_zero, limits, unsigned })
 }
 
-/// The limits in bytes that follow a node, if nothing else does.
+/// The limits, as int8, that follow a node, if nothing else does.
 pub(crate) fn limits(then: &[Then], scale: f32, zero: i8) -> Option<(i8, i8)> {
     let limit = |x: f32| ((x / scale).round_ties_even() + f32::from(zero)).clamp(-128.0, 127.0) as i8;
     match *then {
@@ -117,7 +120,7 @@ fn weights(graph: &Graph, node: &Node) -> Option<Kind> {
     }
 }
 
-/// The byte that a border around bytes of one scale holds: the nearest to its number.
+/// The stored integer of a border around elements of one scale: the nearest to its number.
 pub(crate) fn border(graph: &Graph, node: &Node) -> Option<u8> {
     let Op::Pad { value, .. } = node.op else { return None };
     let Quantized { storage, scheme: Scheme::PerTensor { scale, zero } } = graph.ty(node.outputs[0]).quantized()?
@@ -132,14 +135,15 @@ pub(crate) fn border(graph: &Graph, node: &Node) -> Option<u8> {
     }
 }
 
-/// Whether an element-wise node or a reduction is computed on bytes, number by number.
-pub(crate) fn element_wise(graph: &Graph, node: &Node, rounding: Rounding) -> bool {
+/// The form of an element-wise node or a reduction that is computed on int8, element by element.
+pub(super) fn element_wise(graph: &Graph, node: &Node, rounding: Rounding) -> Option<Form> {
     let xnnpack = rounding == Rounding::Xnnpack;
     let bytes = |value: &ValueId| per_tensor(graph, *value).is_some();
     let all = node.inputs.iter().chain(&node.outputs).all(bytes);
     let functions = node.then.iter().all(|then| matches!(then, Then::Apply(_)));
     let suits = match &node.op {
-        Op::Map(_) => true,
+        // Its own function comes first.
+        Op::Map(_) => node.then.len() < MOST_AFTER,
         Op::Combine(_) => {
             alike(graph, node)
                 || xnnpack
@@ -147,11 +151,14 @@ pub(crate) fn element_wise(graph: &Graph, node: &Node, rounding: Rounding) -> bo
                     && (gate(node, |id| graph.ty(id).sizes()).is_some() || repeats(graph, node))
         }
         Op::Reduce { of: Reduction::Sum | Reduction::Mean, axes, .. } => {
-            xnnpack && axes.is_sorted_by(|a, b| a + 1 == *b) && !axes.is_empty()
+            let sizes = graph.ty(node.inputs[0]).sizes();
+            let reduced: Shape = axes.iter().map(|&axis| sizes[axis]).collect();
+            let few = element_count(&reduced).is_some_and(|count| count <= MOST_BYTES);
+            xnnpack && few && axes.is_sorted_by(|a, b| a + 1 == *b) && !axes.is_empty()
         }
         _ => false,
     };
-    all && functions && suits
+    (all && functions && suits).then_some(Form::Int8)
 }
 
 /// Whether the operands and the result of a node have the same sizes.
