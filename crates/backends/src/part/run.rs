@@ -97,10 +97,10 @@ impl Running {
     pub(super) fn copy(&self, part: &Part) -> Result<Self, Error> {
         let mut copy = Self::new(part)?;
         for ((plan, from), to) in part.rooms.iter().zip(&self.rooms).zip(&mut copy.rooms) {
-            if let Some(StatePlan { bytes, .. }) = plan.state {
-                let mut held = vec![0; bytes];
+            if let Some(state) = &plan.state {
+                let mut held = vec![0; state.bytes];
                 from.copy_to(&mut held)?;
-                *to = Room::new(plan.engine.as_deref(), bytes, &held)?;
+                *to = Room::new(plan.engine.as_deref(), state.bytes, &held)?;
             }
         }
         Ok(copy)
