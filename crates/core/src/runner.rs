@@ -146,6 +146,10 @@ impl<R: Runner> Delegate for Commands<R> {
         Ok(Owned::empty())
     }
 
+    fn copy_state(&self, _: &dyn State) -> Result<Owned<dyn State>, Fault> {
+        self.new_state()
+    }
+
     fn execute(&self, _: &mut dyn State, call: &mut Call<'_>) -> Result<(), Fault> {
         let (payload, Needs { inputs, outputs, scratch }) = (self.payload(call.program())?, self.needs);
         if call.len() != inputs + outputs {

@@ -66,6 +66,14 @@ fn a_state_outlives_a_call_and_belongs_to_a_session() {
         assert_eq!(sums(call(&mut one, &[&[1.0; 4]]).unwrap()), (vec![6.0, 8.0, 10.0, 12.0], vec![1.0; 4]));
         assert_eq!(sums(call(&mut other, &[&[0.0; 4]]).unwrap()), (vec![2.0; 4], vec![0.0; 4]));
         assert_eq!(sums(call(&mut one, &[&[0.0; 4]]).unwrap()), (vec![6.0, 8.0, 10.0, 12.0], vec![0.0; 4]));
+        // Whichever engine has it, another session can go on from it, and the same one go back.
+        let snapshot = one.snapshot().unwrap();
+        for _ in 0..2 {
+            assert_eq!(call(&mut one, &[&[1.0; 4]]).unwrap()[0], [8.0, 10.0, 12.0, 14.0]);
+            other.restore(&snapshot).unwrap();
+            assert_eq!(call(&mut other, &[&[0.0; 4]]).unwrap()[0], [6.0, 8.0, 10.0, 12.0]);
+            one.restore(&snapshot).unwrap();
+        }
     }
 }
 
