@@ -3,10 +3,13 @@
 
 use sconce_graph::payload::{Context, Function, MOST_BYTES, Payload};
 
-/// Bytes that a reader may take whatever the payload is.
-const SOME: usize = 1 << 16;
 /// Signs of a sentence that people read.
 const MOST_SIGNS: usize = 1 << 14;
+
+/// Most bytes that may become of a payload of so many.
+pub(crate) fn most(bytes: usize) -> usize {
+    (1 << 16) + MOST_BYTES * bytes
+}
 
 /// Whether a payload can be read.
 pub(crate) fn read(format: &dyn Payload, payload: &[u8]) -> bool {
@@ -18,7 +21,7 @@ pub(crate) fn read(format: &dyn Payload, payload: &[u8]) -> bool {
             return false;
         }
     };
-    let (bytes, most) = (functions.iter().map(Function::bytes).sum::<usize>(), SOME + MOST_BYTES * payload.len());
+    let (bytes, most) = (functions.iter().map(Function::bytes).sum::<usize>(), most(payload.len()));
     assert!(bytes <= most, "of {} bytes became {bytes}", payload.len());
     for function in functions {
         function.verify().unwrap_or_else(|rule| panic!("the function {:?} {rule}", function.name));

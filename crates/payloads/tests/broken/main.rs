@@ -56,15 +56,22 @@ fn payloads(program: &[u8], backend: &str) -> Vec<Vec<u8>> {
     found
 }
 
-/// Reads a payload, and tells what was read if that fails.
+/// Reads a payload, and tells what was read if that fails, or takes too much.
 fn read(format: &dyn Payload, payload: &[u8]) -> bool {
-    let start = Instant::now();
-    let outcome = catch_unwind(AssertUnwindSafe(|| exercise::read(format, payload)));
-    let took = start.elapsed();
-    if outcome.is_err() || took > MOST_TIME {
-        panic!("{}: {} bytes take {took:?}: {payload:?}", format.backend(), payload.len());
+    let (start, mut outcome) = (Instant::now(), None);
+    let taken = allocation_counter::measure(|| {
+        outcome = Some(catch_unwind(AssertUnwindSafe(|| exercise::read(format, payload))));
+    });
+    let (took, most) = (start.elapsed(), exercise::most(payload.len()) as u64);
+    match outcome {
+        Some(Ok(is_read)) if took <= MOST_TIME && taken.bytes_max <= most => is_read,
+        _ => panic!(
+            "{}: {} bytes take {took:?} and {} bytes: {payload:?}",
+            format.backend(),
+            payload.len(),
+            taken.bytes_max
+        ),
     }
-    outcome.is_ok_and(|is_read| is_read)
 }
 
 #[test]
