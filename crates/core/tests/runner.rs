@@ -5,8 +5,10 @@ use sconce_core::{
     Tables, Tensor, Value,
 };
 use sconce_format::pte::model::{self, Instruction, Memory, Plan, Storage};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicPtr;
 
-/// A payload `[inputs, n]` is the sum of so many inputs of `n` bytes, made in scratch.
+/// A payload `[inputs, n]` is the sum of that many inputs of `n` bytes, made in scratch.
 #[derive(Clone, Copy)]
 struct Sum;
 
@@ -40,7 +42,10 @@ impl Runner for Sum {
     }
 }
 
-/// Makes delegates in places that live for ever. (The test leaks a box where a machine has a `static`.)
+/// Delegates that live for ever. (The test keeps boxes where a machine has a `static` for each.)
+static MADE: Mutex<Vec<AtomicPtr<Commands<Sum>>>> = Mutex::new(Vec::new());
+
+/// Makes delegates in such places.
 struct InStatics;
 
 impl Backend for InStatics {
@@ -54,7 +59,9 @@ impl Backend for InStatics {
         payload: &[u8],
         _: CompileSpecs<'_>,
     ) -> Result<Owned<dyn Delegate>, Fault> {
-        Ok(Owned::from_static(Box::leak(Box::new(Commands::new(Sum, context, payload)?))))
+        let made = Box::leak(Box::new(Commands::new(Sum, context, payload)?));
+        MADE.lock().unwrap().push(AtomicPtr::new(made));
+        Ok(Owned::from_static(made))
     }
 }
 
