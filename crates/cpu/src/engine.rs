@@ -27,7 +27,7 @@ impl Engine for Cpu {
         options: &engine::Options,
         constants: &dyn Constants,
     ) -> Result<Arc<dyn engine::Model>, Error> {
-        Ok(Arc::new(Model::new(graph, Options::of(options)?, constants)?))
+        Ok(Arc::new(Model::of_valid(graph, Options::of(options)?, constants)?))
     }
 
     fn packs(&self, options: &engine::Options) -> Option<Packs> {

@@ -96,6 +96,12 @@ impl Model {
     /// Makes a graph ready. Its constants must be there; they are read when a step first needs them.
     pub fn new(graph: Graph, options: Options, constants: &dyn Constants) -> Result<Self, Error> {
         sconce_graph::verify(&graph).map_err(|invalid| Error::Refused(invalid.to_string()))?;
+        Self::of_valid(graph, options, constants)
+    }
+
+    /// The same of a graph that was verified.
+    pub(crate) fn of_valid(graph: Graph, options: Options, constants: &dyn Constants) -> Result<Self, Error> {
+        debug_assert_eq!(sconce_graph::verify(&graph), Ok(()));
         check(&graph, constants).map_err(Error::Refused)?;
         let model = Self {
             given: options.varies.then(|| graph.clone()),

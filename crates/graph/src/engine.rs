@@ -35,7 +35,8 @@ pub trait Engine: Send + Sync {
     /// Whether it runs this node of a graph; else a sentence that says why not.
     fn takes(&self, graph: &Graph, node: &Node) -> Result<(), String>;
 
-    /// Makes a graph ready to be run. Its constants must be there; they are read when a run first needs them.
+    /// Makes a graph ready to be run, which [`verify`](crate::verify) accepts. Its constants must be there; they are read when a
+    /// run first needs them.
     fn model(&self, graph: Graph, options: &Options, constants: &dyn Constants) -> Result<Arc<dyn Model>, Error>;
 
     /// Memory on its device, for values that pass from one of its models to another; `None` if it computes in host memory.

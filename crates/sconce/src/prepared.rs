@@ -188,7 +188,7 @@ fn delegates(
         if joined {
             return Ok(Owned::from_box(Box::new(Joined) as Box<dyn Delegate>));
         }
-        if let Some(made) = imports.delegate(shared, view, index) {
+        if let Some(made) = imports.delegate(view, index) {
             return made;
         }
         let reason = RefCell::new(String::new());

@@ -21,34 +21,34 @@ pub(crate) fn part(delegate: &dyn Delegate) -> Option<&Part> {
     delegate.downcast_ref()
 }
 
-/// The payloads of a method that are graphs, each read once, by the number of the delegate.
-pub(super) struct Imports(Vec<Option<Imported>>);
+/// The payloads of a method that are graphs, each read once.
+pub(super) struct Imports {
+    /// By the number of the delegate.
+    read: Vec<Option<Imported>>,
+    /// Who runs those that do not join the calls around them.
+    engines: Engines,
+}
 
 impl Imports {
     pub(super) fn of(shared: &Shared, method: Method<'_>) -> Self {
         let registry = &shared.options.registry;
         let delegates = method.plan().delegates().iter();
-        Self(delegates.map(|delegate| registry.graphs(delegate.id()?)?.import(method, delegate)).collect())
+        let read = delegates.map(|delegate| registry.graphs(delegate.id()?)?.import(method, delegate)).collect();
+        Self { read, engines: shared.options.engines(shared.pool.width(), has_varying_sizes(method)) }
     }
 
     /// Graphs that can join the calls around them.
     fn graphs(&self) -> Vec<Option<&Graph>> {
         let plain = |function: &&Function| function.is_plain();
-        let read = self.0.iter().map(|import| import.as_ref()?.as_ref().ok());
+        let read = self.read.iter().map(|import| import.as_ref()?.as_ref().ok());
         read.map(|function| function.filter(plain).map(|function| &function.graph)).collect()
     }
 
     /// Makes a delegate of what was read; `None` for one that is no graph.
-    pub(super) fn delegate(
-        &mut self,
-        shared: &Shared,
-        method: Method<'_>,
-        index: usize,
-    ) -> Option<Result<Owned<dyn Delegate>, Error>> {
-        let import = self.0.get_mut(index)?.take()?;
-        let engines = shared.options.engines(shared.pool.width(), has_varying_sizes(method));
+    pub(super) fn delegate(&mut self, method: Method<'_>, index: usize) -> Option<Result<Owned<dyn Delegate>, Error>> {
+        let import = self.read.get_mut(index)?.take()?;
         let made = import.map_err(|error| error.to_string()).and_then(|function| {
-            Part::new(function, &engines, method.program(), &[]).map_err(|error| error.to_string())
+            Part::new(function, &self.engines, method.program(), &[]).map_err(|error| error.to_string())
         });
         release(method, index);
         let name = method.backend_name(index).unwrap_or_default().to_owned();

@@ -42,12 +42,7 @@ impl Imports {
         Self
     }
 
-    pub(super) fn delegate(
-        &mut self,
-        _: &Shared,
-        _: Method<'_>,
-        _: usize,
-    ) -> Option<Result<Owned<dyn Delegate>, Error>> {
+    pub(super) fn delegate(&mut self, _: Method<'_>, _: usize) -> Option<Result<Owned<dyn Delegate>, Error>> {
         None
     }
 }
